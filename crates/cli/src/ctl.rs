@@ -9,7 +9,7 @@ use crate::{Ended, input, output};
 
 /// Sends the order and prints the answer.
 pub(crate) fn run(args: &Ctl) -> Result<Ended> {
-    let socket = args.control.as_ref().context("no server: give --control SOCKET, or set DUMBWAITER_CONTROL")?;
+    let socket = args.control.as_ref().context("which server? give --control SOCKET, or set DUMBWAITER_CONTROL")?;
     let order = order(&args.order)?;
     let answer = send_order(socket, &order)?;
     if args.json {
@@ -17,7 +17,8 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
         return Ok(Ended::Done);
     }
     output::print(
-        &answer_text(&order, answer, output::style()).context("the server has another version of dumbwaiter")?,
+        &answer_text(&order, answer, output::style())
+            .context("the server runs another version of dumbwaiter; use the same one here")?,
     )?;
     Ok(Ended::Done)
 }

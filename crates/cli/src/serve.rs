@@ -10,7 +10,7 @@ use dumbwaiter_serve::{
     DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
     raise_open_files_limit, systemd,
 };
-use dumbwaiter_terminal::disks_text;
+use dumbwaiter_terminal::{disks_text, open_on_desktop};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -26,15 +26,15 @@ const DEMO_EVERY: Duration = Duration::from_secs(6);
 /// Serves until a signal, then lets clients finish.
 pub(crate) fn run(args: &Serve) -> Result<Ended> {
     let demo_folder = || tempfile::Builder::new().prefix("dumbwaiter-demo-").tempdir();
-    let folder = args.demo.then(demo_folder).transpose().context("a folder for the demo's socket")?;
+    let folder = args.demo.then(demo_folder).transpose().context("cannot create a folder for the demo's socket")?;
     let settings = match &folder {
         Some(folder) => demo(args, folder.path()),
         None => settings(args)?,
     };
     if let Err(error) = raise_open_files_limit() {
-        crate::tell!("the limit of open files stays as it is: {error}");
+        crate::tell!("cannot raise the limit of open files: {error}");
     }
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
     let signals = RefCell::new(signals);
     let reload_asked = Cell::new(false);
     let stop_asked = || {
@@ -48,6 +48,9 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
     systemd::notify("READY=1\nSTATUS=serving");
     if let Some(address) = server.http_address() {
         crate::tell!("live page: http://{address}/");
+        if args.demo {
+            open_on_desktop(&format!("http://{address}/"));
+        }
     }
     let load = folder.as_ref().map(|folder| DemoLoad::start(folder.path())).transpose()?;
     let (begun, mut fed, mut shown) = (Instant::now(), Instant::now(), Instant::now());
@@ -78,10 +81,10 @@ fn reload(args: &Serve, server: &Server) {
     systemd::notify("RELOADING=1");
     let done = match &args.config {
         Some(_) => settings(args).and_then(|settings| Ok(server.inspector().reload(&settings)?)),
-        None => Err(anyhow!("there is no --config to read again; `dumbwaiter ctl` changes a running server")),
+        None => Err(anyhow!("the server was started without --config; change it with `dumbwaiter ctl`")),
     };
     match done {
-        Ok(()) => crate::tell!("the configuration was read again"),
+        Ok(()) => crate::tell!("read the configuration again"),
         Err(error) => crate::tell!("nothing was changed: {}", crate::one_line(&*error)),
     }
     systemd::notify("READY=1");

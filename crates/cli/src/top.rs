@@ -10,7 +10,7 @@ use crate::{Ended, args, output};
 
 /// Prints views until a key or a signal ends that, or one.
 pub(crate) fn run(args: &args::Top) -> Result<Ended> {
-    let socket = args.control.as_ref().context("no server: give --control SOCKET, or set DUMBWAITER_CONTROL")?;
+    let socket = args.control.as_ref().context("which server? give --control SOCKET, or set DUMBWAITER_CONTROL")?;
     let mut top = Top::new(socket);
     match args.once {
         true => output::print(&server_text(&top.look()?, args.json)?)?,

@@ -129,7 +129,7 @@ impl Negotiation {
                 }
                 // The client must wait for the answer: an attacker could have injected bytes that came with the option.
                 (count, Progress::StartTls) if taken + count < input.len() => {
-                    return Progress::Violation("bytes between STARTTLS and its answer");
+                    return Progress::Violation("data between STARTTLS and its answer");
                 }
                 (_, ended) => return ended,
             }
@@ -203,7 +203,7 @@ impl Negotiation {
         let refused = self.tls == TlsPolicy::Required && !self.encrypted;
         if refused && !matches!(number, option::STARTTLS | option::ABORT) {
             if number == option::EXPORT_NAME {
-                return Progress::Violation("no STARTTLS before the export name, and TLS is required");
+                return Progress::Violation("asked for an export without TLS, which is required");
             }
             error(out, number, option_reply::ERR_TLS_REQD, "TLS is required: begin with STARTTLS");
             return Progress::More;
@@ -220,7 +220,7 @@ impl Negotiation {
                 list(exports, out);
             }
             option::LIST if data.is_empty() => {
-                error(out, number, option_reply::ERR_POLICY, "too many lists of exports were requested");
+                error(out, number, option_reply::ERR_POLICY, "too many requests for the list of exports");
             }
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
@@ -280,7 +280,7 @@ impl Negotiation {
 
     fn info_or_go(&mut self, number: u32, data: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) -> Progress {
         let Some((name, wanted)) = parse_info(data) else {
-            error(out, number, option_reply::ERR_INVALID, "the lengths in the option do not fit together");
+            error(out, number, option_reply::ERR_INVALID, "the lengths inside the option are inconsistent");
             return Progress::More;
         };
         let Some(export) = exports.find(name) else {
@@ -318,11 +318,11 @@ impl Negotiation {
             self.allocation = None;
         }
         if !self.structured {
-            error(out, number, option_reply::ERR_INVALID, "structured replies must be agreed on first");
+            error(out, number, option_reply::ERR_INVALID, "negotiate structured replies first");
             return;
         }
         let Some((name, queries)) = parse_meta(data) else {
-            error(out, number, option_reply::ERR_INVALID, "the lengths in the option do not fit together");
+            error(out, number, option_reply::ERR_INVALID, "the lengths inside the option are inconsistent");
             return;
         };
         if exports.find(name).is_none() {

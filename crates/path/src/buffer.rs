@@ -10,6 +10,9 @@ use std::ptr::NonNull;
 pub const ALIGN: usize = 4096;
 /// Most pieces of one I/O (Linux: UIO_MAXIOV).
 pub const MAX_IOVECS: usize = 1024;
+/// A buffer of at least this many bytes is a mapping of its own: the system has its memory back as soon as it is dropped, and pages that
+/// were never touched take none. An allocator would keep it, between smaller pieces that are still in use.
+const MAPPED_BYTES: usize = 64 << 10;
 
 /// Memory aligned for direct I/O; all 0 when it is made.
 pub struct Buffer {
@@ -28,10 +31,17 @@ impl Buffer {
     /// A buffer of `len` bytes, all 0.
     pub fn new(len: usize) -> Buffer {
         let layout = Buffer::layout(len);
-        // SAFETY: the layout has a size above 0.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let start = match Buffer::is_mapped(len) {
+            true => map(layout.size()),
+            // SAFETY: the layout has a size above 0.
+            false => NonNull::new(unsafe { alloc_zeroed(layout) }),
+        };
+        let Some(start) = start else { handle_alloc_error(layout) };
         Buffer { start, len, capacity: len }
+    }
+
+    fn is_mapped(capacity: usize) -> bool {
+        capacity >= MAPPED_BYTES
     }
 
     /// Bytes that it can have at most.
@@ -73,9 +83,22 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), Buffer::layout(self.capacity)) };
+        let layout = Buffer::layout(self.capacity);
+        match Buffer::is_mapped(self.capacity) {
+            // SAFETY: the whole of a mapping that `map` made, to which no reference exists.
+            true => drop(unsafe { libc::munmap(self.start.as_ptr().cast(), layout.size()) }),
+            // SAFETY: allocated with this layout.
+            false => unsafe { dealloc(self.start.as_ptr(), layout) },
+        }
     }
+}
+
+/// New memory of the system's, all 0; `None` if it has no more.
+fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new private mapping.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }
 
 impl fmt::Debug for Buffer {
@@ -186,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_aligned_zeroed_and_can_be_empty() {
-        for len in [0, 1, 4096, 5000] {
+        for len in [0, 1, 4096, 5000, MAPPED_BYTES - 1, MAPPED_BYTES, 1_000_000] {
             let mut buffer = Buffer::new(len);
             assert_eq!((buffer.len(), buffer.as_ptr() as usize % ALIGN), (len, 0));
             assert!(buffer.iter().all(|byte| *byte == 0));

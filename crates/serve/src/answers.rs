@@ -122,15 +122,15 @@ impl Shard {
         let state = if decides { layer.scheduler().describe(&ctx) } else { String::new() };
         let name = self.choice.label();
         let mut why = match ordered {
-            0 => format!("{name} was configured and not exchanged by an order"),
-            1 => format!("{name} was set by an order"),
-            _ => format!("{name} was set by the last of {ordered} orders"),
+            0 => format!("{name} was configured, and no command has replaced it"),
+            1 => format!("a command set {name}"),
+            _ => format!("the last of {ordered} commands set {name}"),
         };
         if decides {
             let count = |name: &str| counters.get(name).copied().unwrap_or(0);
             why += &format!(
-                "; it has exchanged the scheduler below it {} times: {} to try one, {} because one was better, {} back \
-                 because the last one was worse",
+                "; it has switched the scheduler below it {} times: {} to try one, {} to a better one, {} back from a worse \
+                 one",
                 switches.saturating_sub(ordered),
                 count("policy_trial_switches"),
                 count("policy_better_switches"),
@@ -145,19 +145,22 @@ impl Shard {
     fn depth_why(&self) -> String {
         let Some(search) = &self.volume.depth_search else {
             return match self.target_settings.device_depth {
-                DeviceDepth::Fixed(depth) => format!("{depth} was asked for; the device may hold fewer"),
-                _ => "the default, or what the device can; `auto` finds the smallest that is fast enough".to_owned(),
+                DeviceDepth::Fixed(depth) => {
+                    format!("the configuration or a command asks for {depth}; the device may hold fewer")
+                }
+                _ => "the default, or the most that the device can hold; `auto` finds the smallest that is fast enough"
+                    .to_owned(),
             };
         };
         match search.found() {
             Some(found) => format!(
-                "auto: at {} it moves {:.1} % of what it moves at {}, found {:.0} s ago",
+                "auto: depth {} reaches {:.1} % of the throughput of depth {}, measured {:.0} s ago",
                 found.depth,
                 100.0 * found.ratio,
                 found.reference,
                 self.volume.disk.now().since(found.at).0 as f64 / 1e9
             ),
-            None => "auto: no search has ended yet; one needs more requests at a time than the depth".to_owned(),
+            None => "auto: no search has ended yet; a search needs more requests under way than the depth".to_owned(),
         }
     }
 
@@ -176,7 +179,9 @@ impl Shard {
 
     pub(crate) fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
         if export.ublk.is_some() {
-            let what = "block devices of this machine (ublk) are made when the server starts".into();
+            let what =
+                "the server makes block devices (ublk) only when it starts; put it into the configuration and restart"
+                    .into();
             return Err(Error::Export { export: export.name, what });
         }
         let index = self.volume.add_tenant(export)?;
@@ -208,7 +213,7 @@ impl Shard {
         let smaller = size < tenant.size;
         let refuses = self.refuses_to_shrink(index);
         if smaller && refuses {
-            let what = "a virtual machine uses it, and its disk cannot shrink: stop the machine first".into();
+            let what = "a virtual machine uses this disk, which cannot shrink meanwhile; stop the machine first".into();
             return Err(Error::Export { export: export.to_owned(), what });
         }
         if let Some(tenant) = self.volume.tenant_mut(index) {
@@ -286,6 +291,7 @@ impl Shard {
             queued: layer.queued(),
             pv: Some(pv).filter(|pv| pv.is_finite()),
             buffer_bytes: self.volume.buffers.used_bytes(),
+            free_buffer_bytes: self.volume.buffers.free_bytes(),
             flush_failed: self.volume.flush_failed,
             submitted: layer.ledger().submitted,
             completed: layer.ledger().completed,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_workloads::units::{Prefixes, size};
 use serde::Deserialize;
+use serde::de::{Unexpected, Visitor};
 
 use crate::Error;
 use crate::settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
@@ -19,16 +20,41 @@ struct Bytes(u64);
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(from)? {
-            Either::Number(bytes) => Ok(Bytes(bytes)),
-            Either::Text(text) => size(&text, Prefixes::Plain).map(Bytes).map_err(serde::de::Error::custom),
-        }
+        from.deserialize_any(BytesVisitor)
+    }
+}
+
+struct BytesVisitor;
+
+impl Visitor<'_> for BytesVisitor {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a number of bytes, or a size such as \"20GiB\"")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Bytes, E> {
+        u64::try_from(bytes).map(Bytes).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Bytes, E> {
+        Ok(Bytes(bytes))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
+        size(text, Prefixes::Plain).map(Bytes).map_err(E::custom)
+    }
+}
+
+/// An address with a port.
+struct Address(SocketAddr);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Address, D::Error> {
+        let text = String::deserialize(from)?;
+        let expected = "an address and a port such as 127.0.0.1:10809 or [::1]:10809";
+        let refused = |_| serde::de::Error::custom(format!("{text:?} is not {expected}"));
+        text.parse().map(Address).map_err(refused)
     }
 }
 
@@ -41,6 +67,7 @@ struct Export {
     weight: Option<u32>,
     offset: Option<Bytes>,
     size: Option<Bytes>,
+    block_size: Option<Bytes>,
     #[serde(default)]
     readonly: bool,
     limit_iops: Option<u64>,
@@ -68,14 +95,14 @@ struct Target {
 #[serde(deny_unknown_fields)]
 struct File {
     unix: Option<PathBuf>,
-    tcp: Option<SocketAddr>,
+    tcp: Option<Address>,
     #[serde(default)]
     insecure: bool,
     vhost_user: Option<PathBuf>,
     #[serde(default)]
     keep_devices: bool,
     control: Option<PathBuf>,
-    http: Option<SocketAddr>,
+    http: Option<Address>,
     max_connections: Option<u32>,
     connection_requests: Option<u32>,
     memory: Option<Bytes>,
@@ -101,7 +128,7 @@ impl ServeSettings {
         let settings = ServeSettings {
             targets: file.targets.into_iter().map(target).collect(),
             unix: file.unix,
-            tcp: file.tcp,
+            tcp: file.tcp.map(|address| address.0),
             tls: TlsSettings::parse(file.tls.as_deref().unwrap_or("off"), file.tls_certificates, file.tls_verify_peer)
                 .map_err(|e| refuse(e.to_string()))?,
             insecure: file.insecure,
@@ -109,7 +136,7 @@ impl ServeSettings {
             vhost_user: file.vhost_user,
             keep_devices: file.keep_devices,
             control: file.control,
-            http: file.http,
+            http: file.http.map(|address| address.0),
             max_connections: file.max_connections.unwrap_or(default.max_connections),
             connection_requests: file.connection_requests.unwrap_or(default.connection_requests),
             memory: file.memory.map_or(default.memory, |bytes| bytes.0),
@@ -128,7 +155,7 @@ impl ServeSettings {
         let file = std::fs::File::open(path).map_err(|e| refuse(e.to_string()))?;
         file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|e| refuse(e.to_string()))?;
         if text.len() as u64 > TEXT_BYTES_MAX {
-            return Err(refuse(format!("has more than {} MiB, the largest configuration", TEXT_BYTES_MAX >> 20)));
+            return Err(refuse(format!("larger than {} MiB; expected a configuration in TOML", TEXT_BYTES_MAX >> 20)));
         }
         ServeSettings::from_toml(&text, path)
     }
@@ -152,6 +179,7 @@ fn export(file: Export) -> ExportSettings {
         weight: file.weight.unwrap_or(default.weight),
         offset: file.offset.map_or(0, |bytes| bytes.0),
         size: file.size.map(|bytes| bytes.0),
+        block_size: file.block_size.map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
         readonly: file.readonly,
         limit_iops: file.limit_iops,
         limit_bytes: file.limit_bytes.map(|bytes| bytes.0),
@@ -176,12 +204,13 @@ mod tests {
         let settings = read(
             "unix = '/run/disks'\nmemory = '128MiB'\n\
              [[target]]\ntarget = 'disk.img'\nscheduler = 'bfq'\n\
-             [[target.export]]\nname = 'db'\nweight = 400\nsize = '20GiB'\n\
+             [[target.export]]\nname = 'db'\nweight = 400\nsize = '20GiB'\nblock_size = '4KiB'\n\
              [[target.export]]\nname = 'batch'\noffset = '20GiB'\nlimit_iops = 500\n\
              [[target]]\ntarget = 'null'\n[[target.export]]\nname = 'void'\n",
         )
         .unwrap();
         assert_eq!((settings.targets.len(), settings.memory), (2, 128 << 20));
+        assert_eq!(settings.targets[0].exports[0].block_size, Some(4096));
         let batch = &settings.targets[0].exports[1];
         assert_eq!((batch.offset, batch.weight, batch.limit_iops), (20 << 30, 100, Some(500)));
     }
@@ -192,8 +221,16 @@ mod tests {
         for (text, reason) in [
             (format!("{target}[[target.export]]\nname = 'a'\nwieght = 3\n"), "wieght"),
             (format!("{target}[[target.export]]\nname = 'a'\nweight = 0\n"), "expected 1 to 10000"),
-            (format!("{target}[[target.export]]\nname = 'a'\n[[target.export]]\nname = 'a'\n"), "twice"),
+            (
+                format!("{target}[[target.export]]\nname = 'a'\n[[target.export]]\nname = 'a'\n"),
+                "two exports have this name",
+            ),
             (format!("{target}[[target.export]]\nname = 'a'\nsize = '2 lumps'\n"), "disks.toml"),
+            (format!("{target}[[target.export]]\nname = 'a'\nsize = true\n"), "or a size such as"),
+            (format!("{target}[[target.export]]\nname = 'a'\nsize = -5\n"), "or a size such as"),
+            (format!("{target}device_depth = true\n"), "a device depth from 1 to 4096"),
+            (format!("{target}device_depth = 0\n"), "expected 1 to 4096, or auto"),
+            ("tcp = 'localhost'\n".to_owned(), "\"localhost\" is not an address and a port"),
             (target.to_owned(), "no export"),
             ("unix = '/run'\n".to_owned(), "nothing to serve"),
             (

@@ -171,7 +171,10 @@ impl Inspector {
             Order::SetDepth { depth, disk } => value(self.ask_shard(disk, Question::DeviceDepth { depth })?),
             Order::Add { export, disk } => {
                 if self.common.directory.shard_of(&export.name).is_some() {
-                    return Err(Error::Export { export: export.name, what: "the name is there already".into() });
+                    return Err(Error::Export {
+                        export: export.name,
+                        what: "an export of this name exists already".into(),
+                    });
                 }
                 value(self.ask_shard(disk, Question::Add { export: Box::new(export) })?)
             }
@@ -227,7 +230,7 @@ fn value(answer: Answer) -> Result<Value, Error> {
 /// The answer to one line.
 pub(crate) fn answer_line(inspector: &Inspector, line: &str) -> Value {
     let answer = serde_json::from_str::<Order>(line)
-        .map_err(|e| Error::Settings(format!("no order: {e}")))
+        .map_err(|e| Error::Settings(format!("expected a command such as {{\"command\": \"stats\"}}: {e}")))
         .and_then(|order| inspector.order(order));
     match answer {
         Ok(answer) => json!({ "return": answer }),
@@ -247,7 +250,7 @@ impl ControlSocket {
             // A client that is gone needs no answer.
             let _ = serve(&client, &inspector);
         });
-        let threads = threads.map_err(Error::io("a thread cannot be started"))?;
+        let threads = threads.map_err(Error::io("cannot start a thread"))?;
         Ok(ControlSocket { path: path.to_owned(), _threads: threads })
     }
 }
@@ -280,7 +283,7 @@ pub(crate) fn answer_lines(
         let whole = line.ends_with(b"\n") || count < MAX_LINE as usize;
         let answer = match String::from_utf8(line) {
             Ok(text) if whole => answer_line(inspector, text.trim()),
-            _ => json!({ "error": "a line of more than 64 KiB, or no UTF-8" }),
+            _ => json!({ "error": "expected one JSON object a line, in UTF-8 and of at most 64 KiB" }),
         };
         // One call: the answer arrives whole.
         out.write_all(format!("{answer}\n").as_bytes())?;
@@ -292,13 +295,14 @@ pub(crate) fn answer_lines(
 
 /// Sends an order to a running server and returns its answer.
 pub fn send_order(socket: &Path, order: &Order) -> Result<Value, Error> {
-    let failed = |source| Error::Io { what: format!("{}: no server answers there", socket.display()), source };
+    let failed = |source| Error::Io { what: format!("{}: no server answers on this socket", socket.display()), source };
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
     let text = serde_json::to_string(order).map_err(|e| Error::Settings(e.to_string()))?;
     stream.write_all(format!("{text}\n").as_bytes()).map_err(failed)?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).map_err(failed)?;
-    let answer: Value = serde_json::from_str(&line).map_err(|e| Error::Settings(format!("no answer: {e}")))?;
+    let answer: Value =
+        serde_json::from_str(&line).map_err(|e| Error::Settings(format!("the server sent no valid answer: {e}")))?;
     match answer.get("error") {
         Some(error) => Err(Error::Settings(error.as_str().unwrap_or("refused").to_owned())),
         None => Ok(answer["return"].clone()),

@@ -9,8 +9,8 @@ use crate::Error;
 use crate::load::{Address, LoadReport, NbdLoad};
 use crate::settings::{ExportSettings, ServeSettings, TargetSettings};
 
-/// The drive that is emulated.
-pub const DEMO_TARGET: &str = "emulate:ssd:850pro-256";
+/// The drive that is emulated, behind a slow link: so it, and not this machine's CPU, is what the tenants share.
+pub const DEMO_TARGET: &str = "emulate:ssd:850pro-256?link_mb_per_s=150";
 /// Weights of the tenants.
 const WEIGHTS: [(&str, u32); 4] = [("one", 100), ("two", 200), ("four", 400), ("five", 500)];
 /// Size of each slice.
@@ -44,7 +44,7 @@ impl DemoLoad {
                 export: (*name).to_owned(),
                 writes: false,
                 sequential: false,
-                // Large enough that the drive, not this machine's CPU, is what they share.
+                // Few requests a second: little work for the CPU.
                 block_bytes: 64 << 10,
                 depth: 32,
                 seed: seed as u64,
@@ -54,7 +54,7 @@ impl DemoLoad {
             let client = std::thread::Builder::new()
                 .name(format!("client-{name}"))
                 .spawn(move || load.run(&ends, &AtomicU64::new(0)));
-            clients.push(client.map_err(Error::io("a thread cannot be started"))?);
+            clients.push(client.map_err(Error::io("cannot start a thread"))?);
         }
         Ok(DemoLoad { stop, clients })
     }

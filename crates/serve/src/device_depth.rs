@@ -1,8 +1,9 @@
 //! How many requests a device may hold, as a setting.
 
+use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error as _;
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The most requests that a device may hold.
@@ -25,7 +26,7 @@ impl DeviceDepth {
     pub(crate) fn fixed(depth: u64) -> Result<DeviceDepth, String> {
         match u32::try_from(depth) {
             Ok(depth @ 1..=LARGEST) => Ok(DeviceDepth::Fixed(depth)),
-            _ => Err(format!("device depth {depth}; expected 1 to {LARGEST}, or auto")),
+            _ => Err(format!("device depth {depth}: expected 1 to {LARGEST}, or auto")),
         }
     }
 }
@@ -40,7 +41,7 @@ impl FromStr for DeviceDepth {
             number => {
                 let depth = number.parse();
                 depth
-                    .map_err(|_| format!("device depth `{number}`; expected 1 to {LARGEST}, or auto"))
+                    .map_err(|_| format!("device depth `{number}`: expected 1 to {LARGEST}, or auto"))
                     .and_then(DeviceDepth::fixed)
             }
         }
@@ -59,16 +60,30 @@ impl Serialize for DeviceDepth {
 
 impl<'de> Deserialize<'de> for DeviceDepth {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<DeviceDepth, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        let depth = match Either::deserialize(from)? {
-            Either::Number(depth) => DeviceDepth::fixed(depth),
-            Either::Text(text) => text.parse(),
-        };
-        depth.map_err(D::Error::custom)
+        from.deserialize_any(DepthVisitor)
+    }
+}
+
+struct DepthVisitor;
+
+impl Visitor<'_> for DepthVisitor {
+    type Value = DeviceDepth;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a device depth from 1 to {LARGEST}, or \"auto\"")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, depth: i64) -> Result<DeviceDepth, E> {
+        u64::try_from(depth)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(depth), &self))
+            .and_then(|depth| self.visit_u64(depth))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, depth: u64) -> Result<DeviceDepth, E> {
+        DeviceDepth::fixed(depth).map_err(E::custom)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<DeviceDepth, E> {
+        text.parse().map_err(E::custom)
     }
 }

@@ -26,7 +26,7 @@ pub enum Error {
         what: String,
     },
     /// There is no such export.
-    #[error("there is no export `{0}`")]
+    #[error("there is no export `{0}`; `dumbwaiter ctl list` shows the exports")]
     NoExport(String),
     /// A target cannot be opened, or the disk on it not go on.
     #[error(transparent)]

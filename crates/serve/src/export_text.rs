@@ -6,7 +6,8 @@ use crate::Error;
 use crate::settings::ExportSettings;
 
 /// Keys that are understood, for people.
-const KEYS: &str = "weight, offset, size, readonly, limit_iops, limit_bytes, reservation, ublk, shared, description";
+const KEYS: &str =
+    "weight, offset, size, block_size, readonly, limit_iops, limit_bytes, reservation, ublk, shared, description";
 
 impl ExportSettings {
     /// Reads `NAME`, `NAME:weight=400,offset=0,size=20G`, or `name=NAME,weight=400`.
@@ -29,17 +30,18 @@ impl ExportSettings {
 
 fn set(export: &mut ExportSettings, key: &str, value: &str) -> Result<(), String> {
     let bytes = || size(value, Prefixes::Plain).map_err(|e| format!("{key}: {e}"));
-    let number = || value.parse::<u64>().map_err(|_| format!("{key} `{value}`; expected a whole number"));
+    let number = || value.parse::<u64>().map_err(|_| format!("{key} `{value}`: expected a whole number"));
     let flag = || match value {
         "yes" | "true" | "on" | "1" => Ok(true),
         "no" | "false" | "off" | "0" => Ok(false),
-        other => Err(format!("{key} `{other}`; expected yes or no")),
+        other => Err(format!("{key} `{other}`: expected yes or no")),
     };
     match key {
         "name" => value.clone_into(&mut export.name),
         "weight" => export.weight = u32::try_from(number()?).unwrap_or(u32::MAX),
         "offset" => export.offset = bytes()?,
         "size" => export.size = Some(bytes()?),
+        "block_size" => export.block_size = Some(u32::try_from(bytes()?).unwrap_or(u32::MAX)),
         "readonly" | "read-only" => export.readonly = flag()?,
         "writable" => export.readonly = !flag()?,
         "limit_iops" | "iops" => export.limit_iops = Some(number()?),
@@ -48,7 +50,7 @@ fn set(export: &mut ExportSettings, key: &str, value: &str) -> Result<(), String
         "ublk" => export.ublk = Some(u32::try_from(number()?).unwrap_or(u32::MAX)),
         "shared" => export.shared = flag()?,
         "description" => value.clone_into(&mut export.description),
-        other => return Err(format!("`{other}` is no setting of an export; there are {KEYS}")),
+        other => return Err(format!("unknown key `{other}`; expected one of {KEYS}")),
     }
     Ok(())
 }
@@ -72,13 +74,16 @@ mod tests {
             ("a:weight=0", "expected 1 to 10000"),
             ("a:weight=1000000", "expected 1 to 10000"),
             ("a:weight=x", "whole number"),
-            ("a:wieght=5", "no setting of an export"),
+            ("a:wieght=5", "unknown key `wieght`"),
             ("a:readonly=maybe", "yes or no"),
             ("a:size=0", "at least one block"),
             ("a:ublk=5000000", "device number"),
+            ("a:block_size=3000", "a power of two from 512 to 65536"),
+            ("a:block_size=1T", "a power of two from 512 to 65536"),
+            ("a:block_size=8k,ublk=0", "a power of two from 512 to 4096"),
             ("a:ublk=sda", "whole number"),
             ("a/b", "without `/`"),
-            ("a:limit_iops=10,reservation=20", "above its limit"),
+            ("a:limit_iops=10,reservation=20", "more than its limit of 10"),
         ] {
             let error = ExportSettings::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

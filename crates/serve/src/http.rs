@@ -22,7 +22,7 @@ fn answer(path: &str, inspector: &Inspector) -> Response {
         ("/", _) => Response::ok("text/html; charset=utf-8", PAGE),
         ("/metrics", Ok(disks)) => Response::ok(CONTENT_TYPE, openmetrics(&disks, inspector.failed_negotiations())),
         ("/healthz", Ok(disks)) if disks.iter().any(|disk| disk.flush_failed) => {
-            Response::text("503 Service Unavailable", "a flush failed: restart\n")
+            Response::text("503 Service Unavailable", "a flush failed: check the drive, then restart the server\n")
         }
         ("/healthz", Ok(_)) => Response::ok("text/plain", "ok\n"),
         ("/stats.json", Ok(disks)) => {
@@ -31,6 +31,6 @@ fn answer(path: &str, inspector: &Inspector) -> Response {
         ("/metrics" | "/healthz" | "/stats.json", Err(error)) => {
             Response::text("503 Service Unavailable", format!("{error}\n"))
         }
-        _ => Response::text("404 Not Found", "there are /, /metrics, /healthz and /stats.json\n"),
+        _ => Response::text("404 Not Found", "not found; expected /, /metrics, /healthz or /stats.json\n"),
     }
 }

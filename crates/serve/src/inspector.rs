@@ -88,7 +88,7 @@ impl Inspector {
     pub(crate) fn ask_shard(&self, shard: usize, question: Question) -> Result<Answer, Error> {
         let disks = self.shards.len();
         let missing =
-            || Error::Settings(format!("there is no disk {shard}; the last one is {}", disks.saturating_sub(1)));
+            || Error::Settings(format!("there is no disk {shard}; expected 0 to {}", disks.saturating_sub(1)));
         self.shards.get(shard).ok_or_else(missing)?.ask(question)
     }
 }

@@ -266,7 +266,7 @@ pub(crate) fn negotiate(stream: &mut Stream, export: &str) -> Result<Offer, Erro
         let offer = handshake.feed(&bytes[..count], &mut out).map_err(|refusal| Error::Export {
             export: export.to_owned(),
             what: match refusal {
-                Refusal::NoServer => "no NBD server".into(),
+                Refusal::NoServer => "not an NBD server".into(),
                 Refusal::Refused(why) => why,
             },
         })?;

@@ -27,7 +27,7 @@ const EXPORT_GAUGES: [(&str, &str, OfExport); 8] = [
     ("dumbwaiter_connections", "Connections open.", |e| f64::from(e.connections)),
 ];
 
-const DISK_GAUGES: [(&str, &str, OfDisk); 7] = [
+const DISK_GAUGES: [(&str, &str, OfDisk); 8] = [
     ("dumbwaiter_device_depth", "Requests in the device.", |d| d.in_device as f64),
     ("dumbwaiter_device_depth_limit", "Requests that the device may hold.", |d| f64::from(d.device_depth)),
     ("dumbwaiter_queue_depth", "Requests that wait in the scheduler.", |d| d.queued as f64),
@@ -38,6 +38,7 @@ const DISK_GAUGES: [(&str, &str, OfDisk); 7] = [
         d.in_device as f64 / f64::from(d.device_depth.max(1))
     }),
     ("dumbwaiter_buffer_bytes", "Bytes of buffers in use.", |d| d.buffer_bytes as f64),
+    ("dumbwaiter_free_buffer_bytes", "Bytes of buffers kept for further requests.", |d| d.free_buffer_bytes as f64),
     ("dumbwaiter_flush_failed", "1 once a flush has failed: every later one fails until a restart.", |d| {
         f64::from(u8::from(d.flush_failed))
     }),

@@ -119,10 +119,10 @@ fn lock(text: &str, file: &std::fs::File, operation: FlockOperation) -> Result<(
             Err(rustix::io::Errno::AGAIN) if begun.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_LOOK),
             Err(rustix::io::Errno::AGAIN) => {
                 return Err(Error::Settings(format!(
-                    "{text}: another server or program has it locked; end that first"
+                    "{text}: another server or program has locked it; stop that first"
                 )));
             }
-            Err(e) => return Err(Error::Io { what: format!("{text}: it cannot be locked"), source: e.into() }),
+            Err(e) => return Err(Error::Io { what: format!("{text}: cannot lock it"), source: e.into() }),
             Ok(()) => return Ok(()),
         }
     }

@@ -109,6 +109,9 @@ pub struct DiskStats {
     pub pv: Option<f64>,
     /// Bytes of buffers in use.
     pub buffer_bytes: u64,
+    /// Bytes of buffers that are kept for further requests.
+    #[serde(default)]
+    pub free_buffer_bytes: u64,
     /// A flush failed; every later one fails too, until a restart.
     pub flush_failed: bool,
     /// I/Os submitted to the block layer, and completed.

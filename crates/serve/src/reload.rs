@@ -32,12 +32,13 @@ impl Inspector {
 
     fn check_reload(&self, settings: &ServeSettings) -> Result<(), Error> {
         if let Some(key) = fixed_difference(&self.common.settings, settings) {
-            return Err(Error::Settings(format!("`{key}` differs from what is served: restart for that")));
+            return Err(Error::Settings(format!("`{key}` cannot change while the server runs; restart it")));
         }
         for (number, target) in settings.targets.iter().enumerate() {
             for export in &target.exports {
                 if self.common.directory.shard_of(&export.name).is_some_and(|shard| shard != number) {
-                    let what = "another target serves it: restart for that".into();
+                    let what =
+                        "another target serves this export, which cannot move while the server runs; restart it".into();
                     return Err(Error::Export { export: export.name.clone(), what });
                 }
             }
@@ -95,7 +96,7 @@ impl Shard {
             let own = (&tenant.settings, tenant.offset, tenant.size);
             check_overlap(&target.target, placed.iter().copied().chain([own])).map_err(|_| {
                 let what =
-                    "leaves with its last client, and another export takes its slice: `dumbwaiter ctl drain` it first";
+                    "another export takes its slice while it still has clients; drain it first with `dumbwaiter ctl drain`";
                 Error::Export { export: tenant.settings.name.clone(), what: what.into() }
             })?;
         }
@@ -108,21 +109,22 @@ impl Shard {
         let mut same_name = self.volume.tenants().filter(|(_, tenant)| tenant.settings.name == new.name);
         let Some((index, old)) = same_name.next() else {
             return match new.ublk {
-                Some(_) => refuse("block devices of this machine (ublk) are made when the server starts"),
+                Some(_) => refuse("the server makes block devices (ublk) only when it starts; restart it"),
                 None => Ok(()),
             };
         };
         if old.leaving {
-            return refuse("one of this name has clients and leaves with the last of them: wait for that");
+            return refuse("an export of this name is being withdrawn and still has clients; wait until they are gone");
         }
-        if old.offset != offset || old.settings.readonly != new.readonly {
-            return refuse("its offset or its rights differ from those that are served: restart for that");
+        let fixed = |settings: &ExportSettings| (settings.readonly, settings.block_size);
+        if old.offset != offset || fixed(&old.settings) != fixed(new) {
+            return refuse("offset, block_size and readonly cannot change while the server runs; restart it");
         }
         if old.settings.ublk != new.ublk {
-            return refuse("its block device differs from the one that is served: restart for that");
+            return refuse("ublk cannot change while the server runs; restart it");
         }
         if size < old.size && self.refuses_to_shrink(index) {
-            return refuse("a virtual machine uses it, and its disk cannot shrink: stop the machine first");
+            return refuse("a virtual machine uses this disk, which cannot shrink meanwhile; stop the machine first");
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ impl Server {
             stopping: server.stopping.clone(),
         };
         let thread = std::thread::Builder::new().name("nbd-listener".into()).spawn(move || front.run());
-        server.front = Some(thread.map_err(Error::io("a thread cannot be started"))?);
+        server.front = Some(thread.map_err(Error::io("cannot start a thread"))?);
         let inspector = server.inspector();
         if let Some(path) = &server.common.settings.control {
             server.control = Some(ControlSocket::start(path, inspector.clone())?);
@@ -146,7 +146,7 @@ impl Server {
                     let ended = shard.run();
                     if let Err(error) = &ended {
                         let target = &shard.target_settings.target;
-                        shard.common.log.say(&format!("{target}: the disk is given up: {error}"));
+                        shard.common.log.say(&format!("{target}: stopped serving this target: {error}"));
                     }
                     ended
                 }
@@ -157,7 +157,7 @@ impl Server {
             }
         };
         let thread = std::thread::Builder::new().name(format!("disk-{number}")).spawn(work);
-        let thread = thread.map_err(Error::io("a thread cannot be started"))?;
+        let thread = thread.map_err(Error::io("cannot start a thread"))?;
         let waker = started.recv().map_err(|_| Error::Gone)??;
         Ok(ShardThread { handle: ShardHandle { messages, waker }, thread })
     }
@@ -278,7 +278,7 @@ impl Drop for Server {
 
 /// A pipe: a byte written to one end wakes the poll of the other.
 fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
-    let (reader, writer) = std::io::pipe().map_err(Error::io("no pipe"))?;
+    let (reader, writer) = std::io::pipe().map_err(Error::io("cannot create a pipe"))?;
     Ok((writer.into(), reader.into()))
 }
 
@@ -306,12 +306,12 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
     }
     if let Some(address) = settings.tcp {
         let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;
-        let address = listener.local_addr().map_err(Error::io("the address of the socket"))?;
+        let address = listener.local_addr().map_err(Error::io("cannot read the address of the TCP socket"))?;
         listeners.push(Listener::Tcp(listener));
         uris.extend(names.iter().map(|name| format!("{scheme}://{address}/{name}")));
     }
     for listener in &listeners {
-        listener.set_nonblocking().map_err(Error::io("a socket that does not block"))?;
+        listener.set_nonblocking().map_err(Error::io("cannot make a socket non-blocking"))?;
     }
     Ok((listeners, uris))
 }
@@ -319,7 +319,9 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
 /// Makes the folder of the sockets, as services find theirs under /run; the folders above it must be there.
 fn create_folder(folder: &Path) -> Result<(), Error> {
     match std::fs::create_dir(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io(format!("{}", folder.display()))(e)),
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::io(format!("cannot create the folder {}", folder.display()))(e))
+        }
         _ => Ok(()),
     }
 }

@@ -20,6 +20,9 @@ pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 const MAX_NAME: usize = 256;
 /// Highest number of a block device: what the kernel has minors for.
 const UBLK_MAX: u32 = (1 << 20) - 1;
+/// Bytes of a block that clients may be shown: what NBD allows, and what the kernel takes for a block device.
+const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
+const UBLK_BLOCK_MAX: u32 = 4096;
 
 /// Whether a file is read and written past the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +65,9 @@ pub struct ExportSettings {
     /// Bytes; to the end of the target if `None`.
     #[serde(default)]
     pub size: Option<u64>,
+    /// Bytes of a block, of which clients read and write whole ones; the target's if `None`.
+    #[serde(default)]
+    pub block_size: Option<u32>,
     /// Refuse writes.
     #[serde(default)]
     pub readonly: bool,
@@ -95,6 +101,7 @@ impl ExportSettings {
             weight: default_weight(),
             offset: 0,
             size: None,
+            block_size: None,
             readonly: false,
             limit_iops: None,
             limit_bytes: None,
@@ -104,20 +111,31 @@ impl ExportSettings {
         }
     }
 
+    /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.
+    pub(crate) fn block_bytes(&self, target_block: u32) -> u32 {
+        self.block_size.unwrap_or(target_block).max(target_block)
+    }
+
     /// Checks what can be checked without the target.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |what: String| Err(Error::Export { export: self.name.clone(), what });
+        if let Some(bytes) = self.block_size {
+            let most = if self.ublk.is_some() { UBLK_BLOCK_MAX } else { *BLOCK_SIZES.end() };
+            if !bytes.is_power_of_two() || !BLOCK_SIZES.contains(&bytes) || bytes > most {
+                return refuse(format!("block_size {bytes}: expected a power of two from 512 to {most}"));
+            }
+        }
         if self.name.len() > MAX_NAME || self.name.chars().any(char::is_control) || self.name.contains('/') {
-            return refuse(format!("the name must be at most {MAX_NAME} bytes without `/` and control characters"));
+            return refuse(format!("expected a name of at most {MAX_NAME} bytes without `/` and control characters"));
         }
         if !(1..=dumbwaiter_block::Tenant::MAX_WEIGHT).contains(&self.weight) {
-            return refuse(format!("weight {}; expected 1 to 10000", self.weight));
+            return refuse(format!("weight {}: expected 1 to 10000", self.weight));
         }
         if let Some(number) = self.ublk.filter(|number| *number > UBLK_MAX) {
-            return refuse(format!("ublk {number}; expected a device number of at most {UBLK_MAX}"));
+            return refuse(format!("ublk {number}: expected a device number from 0 to {UBLK_MAX}"));
         }
         if self.size == Some(0) {
-            return refuse("size 0; expected at least one block".into());
+            return refuse("size 0: expected at least one block".into());
         }
         for (name, value) in [
             ("limit_iops", self.limit_iops),
@@ -125,13 +143,15 @@ impl ExportSettings {
             ("reservation_iops", self.reservation_iops),
         ] {
             if value == Some(0) {
-                return refuse(format!("{name} 0; expected at least 1, or leave it out"));
+                return refuse(format!("{name} 0: expected at least 1; leave it out for none"));
             }
         }
         if let (Some(limit), Some(reservation)) = (self.limit_iops, self.reservation_iops)
             && reservation > limit
         {
-            return refuse(format!("reservation of {reservation} IOPS above its limit of {limit}"));
+            return refuse(format!(
+                "reserves {reservation} IOPS, more than its limit of {limit}; raise the limit or lower the reservation"
+            ));
         }
         Ok(())
     }
@@ -182,12 +202,14 @@ impl TlsSettings {
         let refuse = |what: String| Err(Error::Settings(what));
         let required = match mode {
             "off" if certificates.is_some() || verify_peer => {
-                return refuse("tls_certificates and tls_verify_peer need tls = on or require".into());
+                return refuse(
+                    "tls_certificates and tls_verify_peer have no effect without TLS; set tls to on or require".into(),
+                );
             }
             "off" => return Ok(None),
             "on" => false,
             "require" => true,
-            other => return refuse(format!("tls `{other}`; expected off, on or require")),
+            other => return refuse(format!("tls `{other}`: expected off, on or require")),
         };
         match certificates {
             Some(certificates) => Ok(Some(TlsSettings { required, certificates, verify_peer })),
@@ -285,7 +307,9 @@ impl ServeSettings {
             return refuse("nothing to serve: give --target FILE|DEVICE|null|emulate:NAME, or --config FILE");
         }
         if self.activated && (self.unix.is_some() || self.tcp.is_some()) {
-            return refuse("systemd passed a socket (LISTEN_FDS): leave out --unix and --tcp");
+            return refuse(
+                "systemd passed a socket (LISTEN_FDS), which takes the place of --unix and --tcp; leave them out",
+            );
         }
         if !self.activated
             && self.unix.is_none()
@@ -293,27 +317,32 @@ impl ServeSettings {
             && self.vhost_user.is_none()
             && !self.has_devices()
         {
-            return refuse("no address: give --unix DIR, --tcp ADDR, --vhost-user DIR or an export with ublk=N");
+            return refuse(
+                "no address for clients: give --unix DIR, --tcp ADDR:PORT, --vhost-user DIR or an export with ublk=N",
+            );
         }
         if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure && !self.knows_its_clients())
         {
             return Err(Error::Settings(format!(
-                "--tcp {tcp}: other machines reach this address, and nothing tells who they are: add --tls require --tls-verify-peer, or --insecure if that is meant"
+                "tcp {tcp}: any client that reaches this address could read and write the exports; add --tls require --tls-verify-peer, or allow it with --insecure"
             )));
         }
         if self.user.is_some() && self.has_devices() {
-            return refuse("block devices (ublk) need root until the end: leave out --user");
+            return refuse("block devices (ublk) need root as long as they are served; leave out --user");
         }
         if self.memory < 64 << 20 {
-            return refuse("memory below 64 MiB: a request may take 32 MiB");
+            return refuse("memory: expected at least 64 MiB, as one request may take 32 MiB");
         }
         if self.connection_requests == 0 || self.max_connections == 0 {
-            return refuse("at least one connection and one request per connection are needed");
+            return refuse("max_connections and connection_requests: expected at least 1");
         }
         let mut names: Vec<&str> = Vec::new();
         for target in &self.targets {
             if target.exports.is_empty() {
-                return Err(Error::Settings(format!("{}: no export; give --export NAME", target.target)));
+                return Err(Error::Settings(format!(
+                    "{}: no export; add --export NAME, or [[target.export]] to the configuration",
+                    target.target
+                )));
             }
             if let DeviceDepth::Fixed(depth) = target.device_depth {
                 let checked = DeviceDepth::fixed(u64::from(depth));
@@ -322,7 +351,10 @@ impl ServeSettings {
             for export in &target.exports {
                 export.check()?;
                 if names.contains(&export.name.as_str()) {
-                    return Err(Error::Export { export: export.name.clone(), what: "the name is there twice".into() });
+                    return Err(Error::Export {
+                        export: export.name.clone(),
+                        what: "two exports have this name; give each its own".into(),
+                    });
                 }
                 names.push(&export.name);
             }
@@ -334,18 +366,24 @@ impl ServeSettings {
 /// Where an export lies once the size of its target is known: first byte and size.
 pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> Result<(u64, u64), Error> {
     let refuse = |what: String| Err(Error::Export { export: export.name.clone(), what });
-    let block = u64::from(block);
+    if let Some(own) = export.block_size.filter(|own| *own < block) {
+        return refuse(format!("block_size {own}: expected {block} at least, the target's block size"));
+    }
+    let block = u64::from(export.block_bytes(block));
     if !export.offset.is_multiple_of(block) {
-        return refuse(format!("offset {} is no multiple of {block} bytes, the target's block", export.offset));
+        return refuse(format!("offset {}: expected a multiple of {block} bytes, the block size", export.offset));
     }
     if export.offset >= target_bytes {
-        return refuse(format!("offset {} lies beyond the target's {target_bytes} bytes", export.offset));
+        return refuse(format!(
+            "offset {} lies beyond the end of the target, which has {target_bytes} bytes",
+            export.offset
+        ));
     }
     let room = target_bytes - export.offset;
     let size = export.size.unwrap_or(room);
     if size > room {
         return refuse(format!(
-            "offset {} and size {size} end beyond the target's {target_bytes} bytes",
+            "offset {} plus size {size} lies beyond the end of the target, which has {target_bytes} bytes",
             export.offset
         ));
     }

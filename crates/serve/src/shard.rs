@@ -128,7 +128,8 @@ impl Shard {
         let waker = disk.waker()?;
         let status = match is_file {
             true => {
-                let file = disk.target().file().try_clone().map_err(Error::io("the target cannot be opened again"))?;
+                let file =
+                    disk.target().file().try_clone().map_err(Error::io("cannot open the target a second time"))?;
                 Some(StatusThread::start(file, waker.clone())?)
             }
             false => None,
@@ -191,7 +192,7 @@ impl Shard {
         if self.target_settings.cache == Cache::Writeback && self.status.is_some() {
             flags |= transmission::SEND_CACHE;
         }
-        let minimum = facts.logical_block;
+        let minimum = settings.block_bytes(facts.logical_block);
         let description = Description {
             name: settings.name.clone(),
             text: settings.description.clone(),
@@ -404,7 +405,7 @@ impl Shard {
         let full = own >= self.common.settings.tenant_connections();
         if !same || full || self.shut_down_by.is_some() {
             if full {
-                self.log_about(tenant, &format!("{peer} was turned away: {own} connections of it are open"));
+                self.log_about(tenant, &format!("refused {peer}: the export has {own} connections already"));
             }
             self.common.connections.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
@@ -496,7 +497,7 @@ impl Shard {
         let place = client.tenant();
         self.log_notes(&mut *client);
         if let Some(why) = client.violation() {
-            let line = format!("{} broke the protocol ({why}) and was disconnected", client.peer());
+            let line = format!("disconnected {}, which broke the protocol: {why}", client.peer());
             self.log_about(place, &line);
         }
         let violated = client.violation().is_some();
@@ -539,10 +540,11 @@ impl Shard {
         self.serve_touched()
     }
 
-    /// Once a second: shares, time-outs, failures.
+    /// Once a second: shares, memory without use, time-outs, failures.
     fn tick(&mut self) -> Result<(), Error> {
         self.next_tick = self.volume.disk.now() + TICK;
         self.shares.note(self.volume.disk.now(), self.volume.tenants());
+        self.volume.buffers.trim();
         if let Some(failure) = self.volume.last_failure.take() {
             let target = &self.target_settings.target;
             self.common.log.about(target, &format!("{target}: {failure}"));

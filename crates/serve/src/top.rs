@@ -125,7 +125,7 @@ impl Top {
     pub fn look(&mut self) -> Result<TopView, Error> {
         let answer = send_order(&self.socket, &Order::Stats {})?;
         let disks: Vec<DiskStats> = serde_json::from_value(answer["disks"].clone())
-            .map_err(|e| Error::Settings(format!("the server is of another version: {e}")))?;
+            .map_err(|e| Error::Settings(format!("the server runs another version of dumbwaiter: {e}")))?;
         let number = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
         let names: Vec<&str> = disks.iter().flat_map(|disk| &disk.exports).map(|e| e.name.as_str()).collect();
         self.before.retain(|name, _| names.contains(&name.as_str()));
@@ -255,7 +255,7 @@ impl TopView {
         let mut text = format!("up {}, {} clients", duration(self.up_s), self.connections);
         if self.failed_negotiations > 0 {
             // Writing to a string cannot fail.
-            let _ = write!(text, ", {} failed to agree on an export", self.failed_negotiations);
+            let _ = write!(text, ", {} failed negotiations", self.failed_negotiations);
         }
         text
     }
@@ -272,7 +272,7 @@ impl DiskView {
             ),
         ];
         if self.flush_failed {
-            lines.push("A FLUSH FAILED: look at the drive and restart".to_owned());
+            lines.push("A FLUSH FAILED: check the drive, then restart the server".to_owned());
         }
         lines.push(format!(
             "{:name_columns$} {:>6} {:>6} {:BAR_COLUMNS$} {:>7} {:>7} {:>6} {:>6} {:>8}",

@@ -10,6 +10,6 @@ use crate::Error;
 pub(crate) fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
     dumbwaiter_service::bind_unix(path).map_err(|source| match source.kind() {
         ErrorKind::AddrInUse => Error::Settings(format!("{}: {source}", path.display())),
-        _ => Error::Io { what: path.display().to_string(), source },
+        _ => Error::Io { what: format!("cannot create the socket {}", path.display()), source },
     })
 }

@@ -111,7 +111,7 @@ impl Volume {
     pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
         settings.check()?;
         if self.tenants().any(|(_, tenant)| tenant.settings.name == settings.name) {
-            return Err(Error::Export { export: settings.name, what: "the name is there already".into() });
+            return Err(Error::Export { export: settings.name, what: "an export of this name exists already".into() });
         }
         let facts = self.disk.target().facts();
         let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;

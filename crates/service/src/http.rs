@@ -66,13 +66,13 @@ impl HttpServer {
 fn serve(mut client: TcpStream, answer: &impl Fn(&str) -> Response) -> Result<()> {
     let response = match read_head(&mut client, Instant::now() + TIME_MAX)? {
         Head::None => return Ok(()),
-        Head::Refused => Response::text("400 Bad Request", "no request"),
+        Head::Refused => Response::text("400 Bad Request", "not an HTTP request"),
         Head::Request(head) => {
             let mut words = head.split_ascii_whitespace();
             let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             match method {
                 "GET" => answer(path.split('?').next().unwrap_or_default()),
-                _ => Response::text("405 Method Not Allowed", "only GET"),
+                _ => Response::text("405 Method Not Allowed", "expected GET"),
             }
         }
     };

@@ -19,7 +19,10 @@ const BACKLOG: i32 = 128;
 pub fn bind_unix(path: &Path) -> Result<UnixListener> {
     if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
-            return Err(Error::new(ErrorKind::AddrInUse, "a server listens there already"));
+            return Err(Error::new(
+                ErrorKind::AddrInUse,
+                "another server listens on this socket; stop it or choose another path",
+            ));
         }
         std::fs::remove_file(path)?;
     }

@@ -32,7 +32,7 @@ impl ServiceUser {
         if geteuid().is_root() || geteuid() == self.uid {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::PermissionDenied, "only root can go on as another user"))
+        Err(Error::new(ErrorKind::PermissionDenied, "only root can switch to another user"))
     }
 
     /// Gives a file to the user.
@@ -50,7 +50,7 @@ impl ServiceUser {
         setresgid(self.gid, self.gid, self.gid)?;
         setresuid(self.uid, self.uid, self.uid)?;
         if !self.uid.is_root() && setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok() {
-            return Err(Error::other("root's rights could not be given up"));
+            return Err(Error::other("cannot give up the rights of root"));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! `dumbwaiter-report`.
 #![forbid(unsafe_code)]
 
+mod desktop;
 mod devices;
 mod documents;
 mod fidelity;
@@ -22,6 +23,7 @@ mod sweep;
 mod top;
 mod traces;
 
+pub use desktop::open_on_desktop;
 pub use devices::{checks_text, devices_text};
 pub use documents::DocumentOutputs;
 pub use fidelity::{closed_loops_text, scores_text};

@@ -47,6 +47,9 @@ pub fn disks_text(disks: &[DiskStats], style: Style) -> String {
             "{}: {}, {} of {} in the device, {} waiting{pv}\n",
             disk.target, disk.scheduler, disk.in_device, disk.device_depth, disk.queued
         );
+        if disk.flush_failed {
+            out += "A FLUSH FAILED: check the drive, then restart the server\n";
+        }
         let numbers = ["weight", "share %", "due %", "IOPS", "MB/s", "p50 ms", "p99 ms", "waits ms", "clients"];
         let header: Vec<(&str, Align)> =
             [("export", Align::Left)].into_iter().chain(numbers.map(|name| (name, Align::Right))).collect();

@@ -169,7 +169,7 @@ impl Device {
             Message::GetProtocolFeatures => return Ok(Some(number(code::GET_PROTOCOL_FEATURES, PROTOCOL_FEATURES))),
             Message::SetProtocolFeatures(features) => {
                 if features & !PROTOCOL_FEATURES != 0 {
-                    return fail(format!("protocol features {features:#x} were not offered"));
+                    return fail(format!("SET_PROTOCOL_FEATURES {features:#x}: not all of them were offered"));
                 }
                 self.protocol_features = features;
             }
@@ -180,19 +180,22 @@ impl Device {
             Message::SetConfig { offset, bytes } => self.set_config(offset, &bytes)?,
             Message::SetMemoryTable(regions) => self.set_memory(regions)?,
             Message::AddRegion(region, file) => {
-                self.memory.add(region, file).map_err(|e| Failure(format!("a memory region is refused: {e:?}")))?;
+                self.memory.add(region, file).map_err(|e| Failure(format!("cannot use a memory region: {e}")))?;
             }
             Message::RemoveRegion(region) => {
-                self.memory.remove(region).map_err(|e| Failure(format!("a memory region is not removed: {e:?}")))?;
+                self.memory.remove(region).map_err(|e| Failure(format!("cannot remove a memory region: {e}")))?;
                 self.relocate_rings();
             }
             Message::GetInflight { queues, queue_size } => return self.create_inflight(queues, queue_size).map(Some),
             Message::SetInflight { bytes, offset, queues, queue_size, file } => {
                 if queues > self.facts.queues {
-                    return fail(format!("in-flight records of {queues} rings for {}", self.facts.queues));
+                    return fail(format!(
+                        "in-flight records of {queues} rings: expected at most {}",
+                        self.facts.queues
+                    ));
                 }
                 let opened = Inflight::open(file, bytes, offset, queues, queue_size);
-                self.inflight = Some(opened.map_err(|e| Failure(format!("in-flight records are refused: {e:?}")))?);
+                self.inflight = Some(opened.map_err(|e| Failure(format!("cannot use the in-flight records: {e}")))?);
             }
             Message::GetRingBase { ring } => return self.stop_ring(ring).map(Some),
             message => self.set_up_ring(message)?,
@@ -202,7 +205,7 @@ impl Device {
 
     fn set_features(&mut self, features: u64) -> Result<(), Failure> {
         if features & !self.facts.features() != 0 {
-            return fail(format!("features {features:#x} were not offered"));
+            return fail(format!("SET_FEATURES {features:#x}: not all of them were offered"));
         }
         self.features = features;
         if !self.has_feature(feature::PROTOCOL_FEATURES) {
@@ -229,14 +232,17 @@ impl Device {
                 self.config.set_writeback(*value == 1);
                 Ok(())
             }
-            _ => fail(format!("{} bytes of configuration at {offset} cannot be changed", bytes.len())),
+            _ => fail(format!(
+                "SET_CONFIG of {} bytes at {offset}: only the write cache (one byte at 32, 0 or 1) can change",
+                bytes.len()
+            )),
         }
     }
 
     fn set_memory(&mut self, regions: Vec<(crate::Region, OwnedFd)>) -> Result<(), Failure> {
         let mut memory = Memory::default();
         for (region, file) in regions {
-            memory.add(region, file).map_err(|e| Failure(format!("a memory region is refused: {e:?}")))?;
+            memory.add(region, file).map_err(|e| Failure(format!("cannot use a memory region: {e}")))?;
         }
         self.memory = memory;
         self.relocate_rings();
@@ -250,17 +256,17 @@ impl Device {
             {
                 queue.ring = None;
                 queue.report_error();
-                self.notes.push("a ring lies outside of memory and is off".into());
+                self.notes.push("stopped a ring that lies outside the guest memory".into());
             }
         }
     }
 
     fn create_inflight(&mut self, queues: u16, queue_size: u16) -> Result<Reply, Failure> {
         if queues > self.facts.queues {
-            return fail(format!("in-flight records of {queues} rings for {}", self.facts.queues));
+            return fail(format!("in-flight records of {queues} rings: expected at most {}", self.facts.queues));
         }
         let refused = |what: String| Failure(format!("in-flight records: {what}"));
-        let region = Inflight::create(queues, queue_size).map_err(|e| refused(format!("{e:?}")))?;
+        let region = Inflight::create(queues, queue_size).map_err(|e| refused(e.to_string()))?;
         let file = region.file().try_clone_to_owned().map_err(|e| refused(e.to_string()))?;
         let mut body = Vec::new();
         body.extend_from_slice(&region.bytes().to_le_bytes());
@@ -273,7 +279,9 @@ impl Device {
 
     fn queue(&mut self, ring: u16) -> Result<&mut Queue, Failure> {
         let count = self.facts.queues;
-        self.queues.get_mut(usize::from(ring)).ok_or(Failure(format!("ring {ring} of {count}")))
+        self.queues
+            .get_mut(usize::from(ring))
+            .ok_or(Failure(format!("there is no ring {ring}; the device has {count}")))
     }
 
     fn set_up_ring(&mut self, message: Message<OwnedFd>) -> Result<(), Failure> {
@@ -283,7 +291,7 @@ impl Device {
                 let sound = size.is_power_of_two() && size <= u32::from(MAX_QUEUE_SIZE);
                 if !sound || queue.ring.is_some() {
                     return fail(format!(
-                        "ring {ring} of {size} entries; expected a power of two up to {MAX_QUEUE_SIZE}, before its start"
+                        "ring {ring}, {size} entries: expected a power of two of at most {MAX_QUEUE_SIZE}, before the ring starts"
                     ));
                 }
                 queue.size = size as u16;
@@ -298,7 +306,7 @@ impl Device {
             Message::SetRingBase { ring, base } => self.queue(ring)?.base = base as u16,
             Message::SetRingKick { ring, descriptor } => {
                 if descriptor.as_ref().is_some_and(|descriptor| !is_eventfd(descriptor)) {
-                    return fail(format!("ring {ring}: kicks come by something else than an eventfd"));
+                    return fail(format!("ring {ring}: expected an eventfd for its kicks"));
                 }
                 let queue = self.queue(ring)?;
                 queue.polled = descriptor.is_none();
@@ -310,7 +318,7 @@ impl Device {
             Message::SetRingError { ring, descriptor } => self.queue(ring)?.error = signal(ring, descriptor)?,
             Message::EnableRing { ring, enabled } => {
                 if !self.has_feature(feature::PROTOCOL_FEATURES) {
-                    return fail("a ring is enabled without the feature for that");
+                    return fail("SET_VRING_ENABLE needs the feature VHOST_USER_F_PROTOCOL_FEATURES");
                 }
                 // Also of rings that were never set up.
                 self.queue(ring)?.enabled = enabled;
@@ -335,16 +343,16 @@ impl Device {
         match started {
             Some((ring, recovery)) => {
                 if recovery.nonsense {
-                    self.notes
-                        .push(format!("ring {number}: its in-flight records contradict themselves and are not used"));
+                    self.notes.push(format!("ring {number}: ignored its in-flight records, which are inconsistent"));
                 }
                 queue.ring = Some(ring);
                 queue.again = recovery.heads.into();
             }
             None => {
                 queue.report_error();
-                self.notes
-                    .push(format!("ring {number} has no size, or lies unaligned or outside of memory: it stays off"));
+                self.notes.push(format!(
+                    "ring {number} was not started: it has no size, is not aligned, or lies outside the guest memory"
+                ));
             }
         }
     }
@@ -376,7 +384,7 @@ impl Device {
             queue.ring = None;
             queue.report_error();
         }
-        self.notes.push(format!("ring {ring} is broken ({why:?}) and off"));
+        self.notes.push(format!("stopped ring {ring}: {why}"));
     }
 
     /// The next head of a ring, and its table of descriptors with their number. Those of a server that died come first.
@@ -423,9 +431,7 @@ const PROTOCOL_FEATURES: u64 = protocol_feature::MQ
 /// Signals for a ring's driver; an error where they cannot be sent.
 fn signal(ring: u16, descriptor: Option<OwnedFd>) -> Result<Option<Signal>, Failure> {
     let made = descriptor.as_ref().map(Signal::new).transpose();
-    made.map_err(|e| {
-        Failure(format!("ring {ring}: signals cannot be sent to its descriptor, which must be an eventfd: {e}"))
-    })
+    made.map_err(|e| Failure(format!("ring {ring}: cannot send signals to its descriptor, expected an eventfd: {e}")))
 }
 
 fn number(code: u32, value: u64) -> Reply {

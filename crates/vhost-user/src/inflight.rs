@@ -35,6 +35,16 @@ pub enum InflightError {
     Map(io::Error),
 }
 
+impl std::fmt::Display for InflightError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            InflightError::Size => f.write_str("wrong number of rings or entries, or too little memory for them"),
+            InflightError::Version(version) => write!(f, "version {version} is unknown; expected 0 or 1"),
+            InflightError::Map(error) => write!(f, "{error}"),
+        }
+    }
+}
+
 /// What a restarted ring finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovery {

@@ -43,7 +43,10 @@ impl AddressShare {
         let fits = |mapped: u64| mapped.checked_add(bytes).filter(|all| *all <= MAPPED_BYTES_MAX);
         match MAPPED_BYTES.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
             Ok(_) => Ok(AddressShare(bytes)),
-            Err(_) => Err(io::Error::new(io::ErrorKind::OutOfMemory, "more memory than all machines together may map")),
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the machines would map more memory than allowed together",
+            )),
         }
     }
 }
@@ -62,7 +65,7 @@ impl Mapping {
     pub(crate) fn new(file: impl AsFd, len: usize) -> io::Result<Mapping> {
         let stat = rustix::fs::fstat(&file)?;
         if stat.st_size < 0 || (stat.st_size as u64) < len as u64 || len == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than what is to be mapped"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than the region"));
         }
         let system = rustix::fs::fstatfs(&file)?.f_type as u32;
         let span = match system {

@@ -72,6 +72,18 @@ pub enum MemoryError {
     Map(io::Error),
 }
 
+impl std::fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MemoryError::Range => f.write_str("it is empty, too large, or its addresses wrap around"),
+            MemoryError::Overlap => f.write_str("it overlaps another region"),
+            MemoryError::TooMany => f.write_str("there are too many regions"),
+            MemoryError::Missing => f.write_str("there is no such region"),
+            MemoryError::Map(error) => write!(f, "{error}"),
+        }
+    }
+}
+
 impl Memory {
     /// Maps a region of `file` and adds it.
     pub fn add(&mut self, region: Region, file: impl AsFd) -> Result<(), MemoryError> {

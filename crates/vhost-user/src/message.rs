@@ -24,11 +24,11 @@ pub enum ProtocolError {
 impl std::fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ProtocolError::Header => f.write_str("no message where one was due"),
+            ProtocolError::Header => f.write_str("expected the header of a message"),
             ProtocolError::TooLong => write!(f, "a message of more than {MAX_BODY_BYTES} bytes"),
             ProtocolError::TooManyDescriptors => write!(f, "more than {MAX_DESCRIPTORS} descriptors with a message"),
             ProtocolError::Body(code) => write!(f, "message {code} has a body of the wrong size"),
-            ProtocolError::Descriptors(code) => write!(f, "message {code} with the wrong number of descriptors"),
+            ProtocolError::Descriptors(code) => write!(f, "message {code} has the wrong number of descriptors"),
             ProtocolError::Unknown(code) => write!(f, "message {code} is unknown, or its feature was not offered"),
         }
     }

@@ -62,6 +62,15 @@ pub enum Broken {
     HeadInFlight(u16),
 }
 
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::AvailableIndex => f.write_str("its driver offers more entries than the ring has"),
+            Broken::HeadInFlight(head) => write!(f, "its driver offers head {head}, which is still in use"),
+        }
+    }
+}
+
 /// A running ring.
 #[derive(Debug)]
 pub struct Ring {

@@ -93,7 +93,8 @@ pub(crate) struct TraceHead {
 Examples:
   dumbwaiter fidelity recordings/*.csv.zst
   dumbwaiter fidelity kyber-bursts.csv.zst --explain 1
-  dumbwaiter fidelity --closed-loop recordings/*.json")]
+  dumbwaiter fidelity --closed-loop recordings/*.json
+  dumbwaiter fidelity --closed-loop recordings/*.json --against again")]
 pub(crate) struct Fidelity {
     /// Recordings (NAME.csv.zst and NAME.json, by the name of either)
     #[arg(required = true)]
@@ -104,6 +105,9 @@ pub(crate) struct Fidelity {
     /// Run each recording's own jobs in simulation and compare bytes, latencies and shares with the kernel's
     #[arg(long)]
     pub(crate) closed_loop: bool,
+    /// Compare with second recordings of the same names in this folder instead: how the kernel agrees with itself
+    #[arg(long, value_name = "FOLDER", requires = "closed_loop", conflicts_with = "jobs")]
+    pub(crate) against: Option<PathBuf>,
     /// Print the scheduler's state around the N-th difference of each recording
     #[arg(long, value_name = "N", conflicts_with = "closed_loop")]
     pub(crate) explain: Option<u64>,

@@ -188,7 +188,7 @@ impl Connection {
                     }
                 }
                 Step::Violation => {
-                    self.drop_client(Some("no request where one was due"), with.volume);
+                    self.drop_client(Some("expected a request and received other bytes"), with.volume);
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Connection {
     /// Begins a request, or holds it until there is memory for it.
     fn begin_request(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
         if request.payload() > MAX_PAYLOAD {
-            self.drop_client(Some("a payload of more than 64 MiB"), with.volume);
+            self.drop_client(Some("a write of more than 64 MiB"), with.volume);
             return Ok(());
         }
         if request.command == NbdCommand::Disconnect {
@@ -527,7 +527,7 @@ impl Client for Connection {
 
     fn complaint(&self, now: Nanos, stall: Nanos) -> Option<&'static str> {
         let stalled = self.write.as_ref().is_some_and(|write| now.since(write.since) > stall);
-        stalled.then_some("the rest of a payload did not come within 30 s")
+        stalled.then_some("the rest of a write's data did not arrive within 30 s")
     }
 
     fn violation(&self) -> Option<&'static str> {

@@ -146,7 +146,7 @@ impl Front {
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         match poll(&mut all, (!newcomers.is_empty()).then_some(&second)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(Error::Io { what: "waiting for clients".into(), source: e.into() }),
+            Err(e) => return Err(Error::Io { what: "cannot wait for clients".into(), source: e.into() }),
         }
         let ready: Vec<bool> = all[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
         let (listening, newcomers) = ready.split_at(listeners.len());
@@ -158,18 +158,21 @@ impl Front {
             let (socket, peer) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
-                // Out of descriptors, or the client is gone: others may do better in a moment.
-                Err(e) => {
-                    if e.raw_os_error() == Some(Errno::MFILE.raw_os_error()) {
-                        std::thread::sleep(Duration::from_millis(10));
-                    }
+                // The client is gone.
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => continue,
+                // Out of descriptors or memory: a connection that ends soon may free some.
+                Err(_) => {
+                    std::thread::sleep(Duration::from_millis(10));
                     return;
                 }
             };
             let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
             if before >= self.common.settings.max_connections {
                 self.common.connections.fetch_sub(1, Ordering::Relaxed);
-                let line = format!("{} was turned away: {before} connections are open", peer.name);
+                let line = format!(
+                    "refused {}: {before} connections are open, the most that max_connections allows",
+                    peer.name
+                );
                 self.common.log.about(&peer.origin, &line);
                 continue;
             }
@@ -261,7 +264,7 @@ impl Front {
         let started = tls.start(&mut newcomer.socket, failed);
         if let Err(error) = &started {
             let Peer { name, origin } = &newcomer.peer;
-            self.common.log.about(origin, &format!("{name} was disconnected: {error}"));
+            self.common.log.about(origin, &format!("disconnected {name}: {error}"));
         }
         started.is_ok()
     }
@@ -270,7 +273,7 @@ impl Front {
     fn end(&self, newcomer: Newcomer, timed_out: bool) {
         let Newcomer { socket, peer, ended, out, .. } = newcomer;
         if let Some(Progress::Violation(why)) = &ended {
-            let line = format!("{} was disconnected in its negotiation: {why}", peer.name);
+            let line = format!("disconnected {} during the negotiation: {why}", peer.name);
             self.common.log.about(&peer.origin, &line);
         }
         let too_slow = timed_out && !self.stopping.load(Ordering::Acquire);

@@ -68,7 +68,7 @@ impl StatusThread {
             }
         };
         let thread = std::thread::Builder::new().name("block-status".into()).spawn(work);
-        let thread = thread.map_err(Error::io("a thread cannot be started"))?;
+        let thread = thread.map_err(Error::io("cannot start a thread"))?;
         Ok(StatusThread { questions: Some(questions), answers, hints, thread: Some(thread) })
     }
 

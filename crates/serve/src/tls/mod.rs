@@ -34,10 +34,10 @@ impl Tls {
     /// Begins TLS with the client of `socket`, which becomes the one of its decrypted bytes. `failed` is called once, if TLS fails.
     pub(crate) fn start(&self, socket: &mut OwnedFd, failed: impl FnOnce(&str) + Send + 'static) -> Result<(), Error> {
         let nonblocking =
-            |socket: &UnixStream| socket.set_nonblocking(true).map_err(Error::io("a socket that does not block"));
+            |socket: &UnixStream| socket.set_nonblocking(true).map_err(Error::io("cannot make a socket non-blocking"));
         let tls = ServerConnection::new(self.config.clone())
-            .map_err(|e| Error::Settings(format!("TLS cannot begin: {e}")))?;
-        let (ours, theirs) = UnixStream::pair().map_err(Error::io("no socket pair"))?;
+            .map_err(|e| Error::Settings(format!("cannot start TLS: {e}")))?;
+        let (ours, theirs) = UnixStream::pair().map_err(Error::io("cannot create a socket pair"))?;
         nonblocking(&ours)?;
         nonblocking(&theirs)?;
         let client = std::mem::replace(socket, ours.into());
@@ -53,7 +53,7 @@ impl Tls {
         });
         spawned.map(drop).map_err(|source| {
             self.connections.fetch_sub(1, Ordering::AcqRel);
-            Error::Io { what: "a thread cannot be started".into(), source }
+            Error::Io { what: "cannot start a thread".into(), source }
         })
     }
 

@@ -78,7 +78,7 @@ impl Device {
             look_after(number, &mut control, &received, &closed, &|error| common.log.say(&error.to_string()));
         };
         let thread = std::thread::Builder::new().name(format!("ublk-{number}")).spawn(work);
-        let thread = thread.map_err(Error::io("a thread cannot be started"))?;
+        let thread = thread.map_err(Error::io("cannot start a thread"))?;
         started.recv().map_err(|_| Error::Gone)??;
         Ok(Device { orders, thread })
     }
@@ -102,7 +102,10 @@ fn make(
     let mut control = Control::open()?;
     let features = control.features()?;
     if !features.has(Features::IOCTL_NUMBERS) {
-        return Err(Error::Settings(format!("{}: this kernel's ublk driver is too old", device_path(number))));
+        let path = device_path(number);
+        return Err(Error::Settings(format!(
+            "{path}: the kernel's ublk driver is too old; it needs Linux 6.5 or later"
+        )));
     }
     let there = usable(&mut control, number, dumbwaiter_ublk::is_served)?;
     let recovered = there.is_some();
@@ -149,7 +152,10 @@ fn usable(
 fn take_over(control: &mut Control, there: &DeviceInfo, parameters: &Parameters) -> Result<DeviceInfo, Error> {
     let path = device_path(there.device);
     if there.state != abi::QUIESCED {
-        return Err(Error::Settings(format!("{path}: process {} serves it", there.server)));
+        return Err(Error::Settings(format!(
+            "{path}: process {} serves this device already; stop it or choose another number",
+            there.server
+        )));
     }
     let size = std::fs::read_to_string(format!("/sys/class/block/ublkb{}/size", there.device));
     let sectors = size.ok().and_then(|text| text.trim().parse::<u64>().ok());

@@ -69,7 +69,7 @@ impl Shard {
             let attributes = Attributes { readonly, rotational, volatile_cache: true, fua: true };
             let parameters = Parameters {
                 sectors: own.size / SECTOR_BYTES,
-                block_bytes: facts.logical_block,
+                block_bytes: own.settings.block_bytes(facts.logical_block),
                 max_sectors: MAX_IO_BYTES / SECTOR_BYTES as u32,
                 attributes,
                 max_discard_sectors: if readonly { 0 } else { MAX_DISCARD_SECTORS },
@@ -211,7 +211,7 @@ impl Client for Session {
         self.open -= 1;
         if !matches!(-result, libc::ENODEV | libc::ECANCELED) {
             let why = std::io::Error::from_raw_os_error(-result);
-            self.notes.push(format!("the driver has no more requests for tag {tag}: {why}"));
+            self.notes.push(format!("the driver took tag {tag} back: {why}"));
         }
         Ok(())
     }

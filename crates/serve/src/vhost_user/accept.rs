@@ -33,7 +33,7 @@ impl Shard {
         }
         let path = socket_path(&folder, &name);
         let listener = bind_unix(&path)?;
-        listener.set_nonblocking(true).map_err(Error::io("a socket that does not block"))?;
+        listener.set_nonblocking(true).map_err(Error::io("cannot make a socket non-blocking"))?;
         let watch = self.volume.watch(listener.as_fd(), Interest::Read, SOCKET_OWNER | place)?;
         self.sockets[at] = Some(DeviceSocket { listener, path, watch, name });
         Ok(())
@@ -80,18 +80,21 @@ impl Shard {
             };
             let name = socket.name.clone();
             if before.is_some() {
-                self.log_about(place, &format!("{peer} was turned away: another one uses the disk"));
+                self.log_about(place, &format!("refused {peer}: another machine uses this disk"));
                 continue;
             }
             if self.common.connections.fetch_add(1, Ordering::Relaxed) >= self.common.settings.max_connections {
                 self.common.connections.fetch_sub(1, Ordering::Relaxed);
-                self.log_about(place, &format!("{peer} was turned away: too many connections are open"));
+                self.log_about(
+                    place,
+                    &format!("refused {peer}: the server has as many connections as max_connections allows"),
+                );
                 continue;
             }
             let Some(own) = self.volume.tenant(place).filter(|own| !own.leaving) else { return Ok(()) };
             let facts = BlockFacts {
                 bytes: own.size,
-                block_bytes: self.volume.disk.target().facts().logical_block,
+                block_bytes: own.settings.block_bytes(self.volume.disk.target().facts().logical_block),
                 readonly: own.settings.readonly,
                 queues: MAX_QUEUES,
             };

@@ -168,7 +168,7 @@ impl Session {
                 Ok((code, message, needs_reply)) => self.carry_out(code, message, needs_reply, index, volume)?,
                 Err(error) => {
                     self.note(error.to_string());
-                    self.drop_client(Some("a vhost-user message that cannot be"), volume);
+                    self.drop_client(Some("an invalid vhost-user message"), volume);
                 }
             }
         }
@@ -201,7 +201,7 @@ impl Session {
             Ok(None) => {}
             Err(Failure(why)) => {
                 self.note(why);
-                self.drop_client(Some("a vhost-user message that cannot be carried out"), volume);
+                self.drop_client(Some("a vhost-user message failed"), volume);
             }
         }
         self.follow_rings(index, volume)
@@ -539,10 +539,10 @@ impl Client for Session {
 
     fn complaint(&self, now: Nanos, _stall: Nanos) -> Option<&'static str> {
         if self.device.is_truncated() {
-            return Some("a file of its memory was cut off, or has no huge pages");
+            return Some("the file of its memory was truncated, or no huge page was left for it");
         }
         let stalled = self.partial_since.is_some_and(|since| now.since(since) > MESSAGE_PATIENCE);
-        stalled.then_some("the rest of a message did not come within 5 s")
+        stalled.then_some("the rest of a message did not arrive within 5 s")
     }
 
     fn violation(&self) -> Option<&'static str> {

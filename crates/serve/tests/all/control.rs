@@ -48,7 +48,7 @@ fn orders_change_a_running_server() {
         (Order::SetWeight { export: "a".into(), weight: 0 }, "expected 1 to 10000"),
         (Order::SetWeight { export: "nobody".into(), weight: 5 }, "no export"),
         (Order::SetScheduler { scheduler: "elevator".into(), disk: 0 }, "elevator"),
-        (Order::Resize { export: "a".into(), size: 2 << 40 }, "beyond the target"),
+        (Order::Resize { export: "a".into(), size: 2 << 40 }, "beyond the end of the target"),
         (Order::SetDepth { depth: DeviceDepth::Fixed(0), disk: 0 }, "expected 1"),
     ] {
         let refusal = order(wrong.clone()).unwrap_err();
@@ -112,7 +112,7 @@ fn a_configuration_is_read_again_whole_or_not_at_all() {
     let before = names();
     for (wrong, reason) in [
         (&["a:size=1G,weight=7", "b:offset=2G,size=1G"][..], "restart"),
-        (&["a:size=3T,weight=7", "b:offset=1G,size=1G"], "beyond the target"),
+        (&["a:size=3T,weight=7", "b:offset=1G,size=1G"], "beyond the end of the target"),
         (&["a:weight=7,readonly", "b:offset=1G"], "restart"),
     ] {
         let error = with(wrong).unwrap_err().to_string();

@@ -113,7 +113,7 @@ fn a_negotiation_that_breaks_the_protocol_is_counted_and_logged() {
     }
     assert_eq!(running.server().inspector().failed_negotiations(), 2);
     let log = running.log.lock().unwrap().join("\n");
-    assert_eq!(log.matches("in its negotiation").count(), 2, "{log}");
+    assert_eq!(log.matches("during the negotiation").count(), 2, "{log}");
 }
 
 #[test]

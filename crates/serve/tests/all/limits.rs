@@ -46,12 +46,13 @@ fn exports_that_cannot_be_are_refused_at_the_start() {
         Server::start(ServeSettings { targets: vec![target], unix, ..ServeSettings::default() }, |_| {}).map(drop)
     };
     for (exports, reason) in [
-        (&["a", "a"][..], "twice"),
+        (&["a", "a"][..], "two exports have this name"),
         (&["a", "b"], "overlaps"),
         (&["a:size=512k", "b:offset=256k"], "overlaps"),
-        (&["a:size=2M"], "beyond the target"),
-        (&["a:offset=1M"], "beyond the target"),
-        (&["a:offset=100"], "no multiple"),
+        (&["a:size=2M"], "beyond the end of the target"),
+        (&["a:offset=1M"], "beyond the end of the target"),
+        (&["a:offset=100"], "expected a multiple"),
+        (&["a:offset=512,block_size=4k"], "expected a multiple of 4096"),
         (&[], "no export"),
     ] {
         let error = start(exports).unwrap_err().to_string();
@@ -73,6 +74,19 @@ fn exports_that_cannot_be_are_refused_at_the_start() {
     }
     start(&["a:shared", "b:shared"]).unwrap();
     start(&["a:readonly", "b"]).unwrap();
+}
+
+#[test]
+fn an_export_has_blocks_of_its_own_size() {
+    let running = Running::start("file", &["small:size=1M", "large:offset=1M,size=1M,block_size=4k"]);
+    let (mut small, mut large) = (running.connect("small"), running.connect("large"));
+    let sizes = &large.offer.block_sizes;
+    assert_eq!((sizes.minimum, sizes.preferred), (4096, 4096));
+    const EINVAL: u32 = 22;
+    assert_eq!((small.call(Command::Read, 512, 512).0, large.call(Command::Read, 512, 512).0), (0, EINVAL));
+    assert_eq!((small.write(1024, &[1; 1024]), large.write(1024, &[1; 1024])), (0, EINVAL));
+    assert_eq!(large.call(Command::Read, 4096, 4096), (0, vec![0x11; 4096]));
+    assert!(running.end());
 }
 
 #[test]

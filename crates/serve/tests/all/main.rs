@@ -5,6 +5,7 @@ mod certificates;
 mod control;
 mod hostile;
 mod limits;
+mod live_page;
 mod monitoring;
 mod patience;
 mod real_clients;
@@ -13,6 +14,7 @@ mod scale;
 mod shares;
 mod soak;
 mod swarm;
+mod targets;
 #[cfg(feature = "tls")]
 mod tls;
 mod vhost_user;

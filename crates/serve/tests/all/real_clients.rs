@@ -38,6 +38,26 @@ fn nbdinfo_sees_the_exports() {
 }
 
 #[test]
+fn nbdsh_finds_each_case_as_the_protocol_has_it() {
+    let exports = ["writable:size=2M", "readonly:offset=2M,size=1M,readonly", "blocks:offset=3M,size=1M,block_size=4k"];
+    let running = Running::start("file", &exports);
+    if Command::new("nbdsh").arg("--version").output().is_err() {
+        eprintln!("skipped: nbdsh is not installed");
+        return;
+    }
+    let mut nbdsh = Command::new("timeout");
+    // Another Python may be the first in the path; the module is of the system's.
+    nbdsh.args(["60", "nbdsh", "-c", include_str!("nbdsh.py")]).env("PATH", "/usr/bin:/bin");
+    for (name, export) in [("URI_WRITABLE", "writable"), ("URI_READONLY", "readonly"), ("URI_BLOCKS", "blocks")] {
+        nbdsh.env(name, running.uri(export));
+    }
+    let output = nbdsh.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(running.end());
+}
+
+#[test]
 fn nbdcopy_copies_both_ways() {
     let running = Running::start("file", &["a"]);
     let (from, to) = (running.folder.path().join("from"), running.folder.path().join("to"));

@@ -142,10 +142,10 @@ fn one_export_takes_no_more_than_half_of_all_connections() {
     let running = Running::with("null", &["a:readonly", "b:readonly"], |settings| settings.max_connections = 8);
     let greedy: Vec<_> = (0..4).map(|_| running.connect("a")).collect();
     let mut fifth = running.connect("a");
-    assert!(fifth.rest().is_empty(), "turned away");
+    assert!(fifth.rest().is_empty(), "refused");
     assert_eq!(running.connect("b").call(Command::Read, 0, 512).0, 0);
     drop(greedy);
-    assert!(running.log.lock().unwrap().iter().any(|line| line.contains("4 connections of it are open")));
+    assert!(running.log.lock().unwrap().iter().any(|line| line.contains("the export has 4 connections already")));
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_socket_that_the_manager_opened_is_served() {
     let unix = folder.path().to_str().unwrap();
     let out = start(&["--unix", unix]).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("leave out --unix and --tcp"), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("takes the place of --unix and --tcp"), "{}", text(&out.stderr));
     let mut server = Server::spawn(&mut start(&[]));
     server.ready();
     assert!(greets(UnixStream::connect(&path).unwrap()));
@@ -135,7 +135,7 @@ fn the_configuration_is_read_again_whole_or_not_at_all() {
     let (code, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said.matches("nothing was changed").count(), 5, "{said}");
-    assert!(said.contains("`tcp` differs from what is served: restart for that"), "{said}");
+    assert!(said.contains("`tcp` cannot change while the server runs; restart it"), "{said}");
 }
 
 #[test]

@@ -48,10 +48,10 @@ fn each_order_changes_a_running_server_or_says_why_not() {
         (&["set", "setting", "fifo_batch", "-5"], "fifo_batch"),
         (&["set", "depth", "0"], "expected 1 to 4096, or auto"),
         (&["set", "depth", "8", "--disk", "7"], "there is no disk 7"),
-        (&["add", "a"], "there already"),
-        (&["add", "d:offset=0,size=1GiB,ublk=1"], "when the server starts"),
+        (&["add", "a"], "exists already"),
+        (&["add", "d:offset=0,size=1GiB,ublk=1"], "makes block devices (ublk) only when it starts"),
         (&["resize", "a", "0"], "at least one block"),
-        (&["resize", "a", "9TiB"], "beyond the target"),
+        (&["resize", "a", "9TiB"], "beyond the end of the target"),
         (&["remove", "nobody"], "there is no export `nobody`"),
         (&["drain", "nobody"], "there is no export `nobody`"),
         (&["snapshot", "nobody"], "there is no export `nobody`"),
@@ -63,7 +63,7 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     eventually("its client is gone", || stats()["exports"].as_array().unwrap().len() == 1);
     server.signal("TERM");
     assert_eq!(server.ended().0, Some(0));
-    refused(&["ctl", "--control", &config.control, "list"], &["no server answers there"]);
+    refused(&["ctl", "--control", &config.control, "list"], &["no server answers on this socket"]);
     refused(&["ctl", "list"], &["--control SOCKET"]);
 }
 
@@ -92,5 +92,5 @@ fn top_shows_a_running_server_once_as_text_and_as_json() {
     }
     shows.signal("TERM");
     assert_eq!(shows.ended().0, Some(0));
-    refused(&["top", "--once", "--control", "/no/such/socket"], &["no server answers there"]);
+    refused(&["top", "--once", "--control", "/no/such/socket"], &["no server answers on this socket"]);
 }

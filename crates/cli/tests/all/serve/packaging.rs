@@ -210,3 +210,48 @@ fn qemu_takes_the_manuals_options() {
     server.signal("TERM");
     assert_eq!(server.ended().0, Some(0));
 }
+
+/// The manual's disks for libvirt: what stands in its table and what stands in a block of its own, each in a domain.
+fn libvirt_domains(manual: &str) -> Vec<(&'static str, String)> {
+    let inline = manual.split("| libvirt over NBD | `").nth(1).and_then(|rest| rest.split('`').next());
+    let block = manual.split("```xml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let nbd = format!("<devices>{}</devices>", inline.expect("the manual has a disk for libvirt over NBD"));
+    let machine = block.expect("the manual has a machine for libvirt");
+    let (memory, devices) = machine.split_once("<devices>").expect("it has devices");
+    let vhost = format!("<vcpu>1</vcpu>{memory}<devices>{devices}");
+    let domain = |name: &str, memory_and_devices: &str| {
+        let (memory, devices) = memory_and_devices.split_once("<devices>").unwrap();
+        format!(
+            "<domain type='qemu'><name>{name}</name><memory unit='MiB'>256</memory>{memory}\
+             <os><type arch='x86_64' machine='q35'>hvm</type></os><devices>{devices}</domain>"
+        )
+    };
+    vec![("nbd", domain("nbd", &format!("<vcpu>1</vcpu>{nbd}"))), ("vhost-user-blk", domain("vhost", &vhost))]
+}
+
+#[test]
+fn libvirt_takes_the_manuals_disks() {
+    if Command::new("virt-xml-validate").arg("--version").output().is_err() {
+        eprintln!("skipped: virt-xml-validate is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (shown, domain) in libvirt_domains(&manual()) {
+        let path = file(folder.path(), "domain.xml", domain.as_bytes());
+        let out = Command::new("virt-xml-validate").args([&path, "domain"]).output().unwrap();
+        assert!(out.status.success(), "{domain}: {}{}", text(&out.stdout), text(&out.stderr));
+        // The driver inside virsh needs no daemon, but up to a minute for each new folder.
+        if std::env::var_os("DUMBWAITER_LIBVIRT_DRIVER").is_none() {
+            continue;
+        }
+        let root = format!("qemu:///embed?root={}", folder.path().display());
+        let out = Command::new("virsh").args(["-c", &root, "domxml-to-native", "qemu-argv", &path]).output();
+        match out {
+            Ok(out) if out.status.success() => assert!(text(&out.stdout).contains(shown), "{}", text(&out.stdout)),
+            Ok(out) => {
+                eprintln!("skipped: libvirt's QEMU driver: {}", text(&out.stderr).lines().last().unwrap_or_default())
+            }
+            Err(_) => eprintln!("skipped: virsh is not installed"),
+        }
+    }
+}
