@@ -78,81 +78,88 @@ impl TablePlan {
     }
 }
 
+/// Tasks and outstanding I/Os of the random loads on disks: powers of two and, of the tasks, what lies halfway between.
+const RANDOM_TASKS: [u32; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
+const RANDOM_DEPTHS: [u32; 4] = [1, 2, 4, 8];
+/// More outstanding I/Os together wait for the same tags.
+const RANDOM_OUTSTANDING_MAX: u32 = 64;
+/// Tasks and outstanding I/Os of the random loads on flash, where a few say as much.
+const RANDOM_ON_FLASH: [(u32, u32); 3] = [(4, 4), (8, 4), (32, 1)];
+/// Random loads by the share of their reads.
+const RANDOM_MIXES: [(&str, &str); 4] = [
+    ("reads", "rw = \"randread\"\n"),
+    ("mixed-75", "rw = \"randrw\"\nrwmixread = 75\n"),
+    ("mixed-50", "rw = \"randrw\"\nrwmixread = 50\n"),
+    ("writes", "rw = \"randwrite\"\n"),
+];
+
 /// A steady load.
 struct Load {
-    name: &'static str,
-    /// The task's keys; empty for [`STREAMS_AND_RANDOM`].
-    keys: &'static str,
-    /// On a disk, few tasks more or less change which scheduler is best; on flash a few loads say as much.
-    only_disks: bool,
+    name: String,
+    /// Its tasks, as a scenario has them.
+    tasks: String,
 }
 
-const fn on_all(name: &'static str, keys: &'static str) -> Load {
-    Load { name, keys, only_disks: false }
-}
+/// A load of one kind of task: its name, the task's keys, and whether it is of disks only.
+type Listed = (&'static str, &'static str, bool);
 
-const fn on_disks(name: &'static str, keys: &'static str) -> Load {
-    Load { name, keys, only_disks: true }
-}
-
-const LOADS: [Load; 34] = [
-    on_all("random-1x32", "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n"),
-    on_disks("random-1x8", "rw = \"randread\"\nbs = \"4k\"\niodepth = 8\n"),
-    on_disks("random-2x8", "count = 2\nrw = \"randread\"\nbs = \"4k\"\niodepth = 8\n"),
-    on_all("random-4x4", "count = 4\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
-    on_disks("random-4x1", "count = 4\nrw = \"randread\"\nbs = \"8k\"\niodepth = 1\n"),
-    on_disks("random-6x4", "count = 6\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
-    on_all("random-8x4", "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
-    on_disks("random-8x1", "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
-    on_disks("random-12x2", "count = 12\nrw = \"randread\"\nbs = \"16k\"\niodepth = 2\n"),
-    on_disks("random-16x4", "count = 16\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
-    on_disks("random-16x1", "count = 16\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
-    on_all("random-32x1", "count = 32\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
-    on_all("random-64k-8x2", "count = 8\nrw = \"randread\"\nbs = \"64k\"\niodepth = 2\n"),
-    on_disks("random-64k-4x4", "count = 4\nrw = \"randread\"\nbs = \"64k\"\niodepth = 4\n"),
-    on_disks("random-mixed-3x4", "count = 3\nrw = \"randrw\"\nrwmixread = 70\nbs = \"4k\"\niodepth = 4\n"),
-    on_disks("random-mixed-5x4", "count = 5\nrw = \"randrw\"\nrwmixread = 65\nbs = \"4k\"\niodepth = 4\n"),
-    on_all("random-mixed-8x4", "count = 8\nrw = \"randrw\"\nrwmixread = 70\nbs = \"4k\"\niodepth = 4\n"),
-    on_disks("random-mixed-8x1", "count = 8\nrw = \"randrw\"\nrwmixread = 60\nbs = \"8k\"\niodepth = 1\n"),
-    on_disks("random-mixed-16x2", "count = 16\nrw = \"randrw\"\nrwmixread = 50\nbs = \"4k\"\niodepth = 2\n"),
-    on_disks("random-write-3x4", "count = 3\nrw = \"randwrite\"\nbs = \"4k\"\niodepth = 4\n"),
-    on_all("random-write-8x4", "count = 8\nrw = \"randwrite\"\nbs = \"4k\"\niodepth = 4\n"),
-    on_all("streams-2", "count = 2\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n"),
-    on_disks("streams-3", "count = 3\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"30%\"\nsize = \"20%\"\n"),
-    on_all("streams-4", "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    on_all("streams-8", "count = 8\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
-    on_disks("streams-128k-12", "count = 12\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"8%\"\nsize = \"7%\"\n"),
-    on_all("streams-16", "count = 16\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"6%\"\nsize = \"5%\"\n"),
-    on_all("streams-256k-4", "count = 4\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    on_disks("streams-256k-8", "count = 8\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
-    on_disks(
-        "stream-writes-2",
-        "count = 2\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n",
-    ),
-    on_all("stream-writes-4", "count = 4\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    on_disks(
-        "stream-writes-8",
-        "count = 8\nrw = \"write\"\nbs = \"128k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n",
-    ),
-    on_all("streams-and-random", ""),
-    on_disks("random-write-16x2", "count = 16\nrw = \"randwrite\"\nbs = \"8k\"\niodepth = 2\n"),
+/// Random loads of other sizes, and streams.
+const OTHERS: [Listed; 19] = [
+    ("random-1x32", "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n", false),
+    ("random-8k-4x1", "count = 4\nrw = \"randread\"\nbs = \"8k\"\niodepth = 1\n", true),
+    ("random-16k-12x2", "count = 12\nrw = \"randread\"\nbs = \"16k\"\niodepth = 2\n", true),
+    ("random-64k-8x2", "count = 8\nrw = \"randread\"\nbs = \"64k\"\niodepth = 2\n", false),
+    ("random-64k-4x4", "count = 4\nrw = \"randread\"\nbs = \"64k\"\niodepth = 4\n", true),
+    ("random-8k-mixed-50-8x1", "count = 8\nrw = \"randrw\"\nrwmixread = 50\nbs = \"8k\"\niodepth = 1\n", true),
+    ("random-8k-writes-16x2", "count = 16\nrw = \"randwrite\"\nbs = \"8k\"\niodepth = 2\n", true),
+    ("streams-2", "count = 2\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n", false),
+    ("streams-128k-3", "count = 3\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"30%\"\nsize = \"20%\"\n", true),
+    ("streams-4", "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n", false),
+    ("streams-8", "count = 8\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n", false),
+    ("streams-128k-12", "count = 12\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"8%\"\nsize = \"7%\"\n", true),
+    ("streams-16", "count = 16\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"6%\"\nsize = \"5%\"\n", false),
+    ("streams-256k-4", "count = 4\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n", false),
+    ("streams-256k-8", "count = 8\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n", true),
+    ("stream-writes-2", "count = 2\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n", true),
+    ("stream-writes-4", "count = 4\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n", false),
+    ("stream-writes-8", "count = 8\nrw = \"write\"\nbs = \"128k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n", true),
+    ("random-64k-writes-4x4", "count = 4\nrw = \"randwrite\"\nbs = \"64k\"\niodepth = 4\n", true),
 ];
 const STREAMS_AND_RANDOM: &str = "[[task]]\nname = \"streams\"\ncount = 3\nrw = \"read\"\nbs = \"64k\"\n\
      offset_increment = \"30%\"\nsize = \"10%\"\n[[task]]\nname = \"random\"\ncount = 3\nrw = \"randread\"\nbs = \"4k\"\n\
      iodepth = 4\n";
 
 impl TableDevice {
-    fn loads(&self) -> impl Iterator<Item = &'static Load> {
-        LOADS.iter().filter(|load| self.rotational || !load.only_disks)
+    fn loads(&self) -> Vec<Load> {
+        let one_kind = |name: String, keys: &str| Load { name, tasks: format!("[[task]]\nname = \"load\"\n{keys}") };
+        let mut loads = Vec::new();
+        for (mix, keys) in RANDOM_MIXES {
+            for (tasks, depth) in self.random() {
+                let keys = format!("count = {tasks}\n{keys}bs = \"4k\"\niodepth = {depth}\n");
+                loads.push(one_kind(format!("random-{mix}-{tasks}x{depth}"), &keys));
+            }
+        }
+        let listed = OTHERS.iter().filter(|(.., only_disks)| self.rotational || !only_disks);
+        loads.extend(listed.map(|(name, keys, _)| one_kind((*name).to_owned(), keys)));
+        loads.push(Load { name: "streams-and-random".to_owned(), tasks: STREAMS_AND_RANDOM.to_owned() });
+        loads
+    }
+
+    /// Tasks and outstanding I/Os of the random loads.
+    fn random(&self) -> Vec<(u32, u32)> {
+        if !self.rotational {
+            return RANDOM_ON_FLASH.to_vec();
+        }
+        let all = RANDOM_TASKS.iter().flat_map(|tasks| RANDOM_DEPTHS.map(|depth| (*tasks, depth)));
+        all.filter(|(tasks, depth)| tasks * depth <= RANDOM_OUTSTANDING_MAX).collect()
     }
 }
 
-fn scenario(device: &TableDevice, keys: &str) -> Result<Scenario, Failure> {
+fn scenario(device: &TableDevice, load: &Load) -> Result<Scenario, Failure> {
     // A disk serves some hundred requests a second, flash some ten thousand.
-    let (warmup, duration) = if device.rotational { ("3s", "10s") } else { ("200ms", "1s") };
-    let tasks =
-        if keys.is_empty() { STREAMS_AND_RANDOM.to_owned() } else { format!("[[task]]\nname = \"load\"\n{keys}") };
-    let text = format!("queue_depth = {}\nwarmup = \"{warmup}\"\nduration = \"{duration}\"\n{tasks}", device.depth);
+    let (warmup, duration) = if device.rotational { ("3s", "20s") } else { ("200ms", "1s") };
+    let depth = device.depth;
+    let text = format!("queue_depth = {depth}\nwarmup = \"{warmup}\"\nduration = \"{duration}\"\n{}", load.tasks);
     Scenario::from_toml(&text, "table").map_err(|error| Failure::refused(error.to_string()))
 }
 
@@ -165,7 +172,7 @@ pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Re
     let mut cells = Vec::new();
     for device in &plan.devices {
         for load in device.loads() {
-            let load = Arc::new(Prepared::new(&scenario(device, load.keys)?)?);
+            let load = Arc::new(Prepared::new(&scenario(device, &load)?)?);
             for scheduler in &plan.schedulers {
                 let text =
                     format!("adaptive:by=trial,candidates={},model=shipped:{CLASSIFIER}", scheduler.replace(',', ";"));
@@ -189,7 +196,7 @@ pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Re
             let of_load: Vec<&[&RunResult]> = of_cell.by_ref().take(plan.schedulers.len()).collect();
             let cells = plan.schedulers.iter().zip(&of_load);
             table.loads.push(MeasuredLoad {
-                name: (*name).to_owned(),
+                name,
                 device: device.name.clone(),
                 rotational: device.rotational,
                 depth: device.depth,

@@ -117,7 +117,7 @@ impl Fitted {
         match self.held_back.median_error > POOR_ERROR {
             false => None,
             true if self.spread > POOR_ERROR => Some(format!(
-                "the model predicts poorly (median error {error:.0} %), and the drive's own rounds differ by {spread:.0} %: something else used the drive or the CPUs; repeat the survey on an idle machine"
+                "the model predicts poorly (median error {error:.0} %), and the drive's own rounds differ by {spread:.0} %: another program used the drive or the CPUs (then repeat the survey on an idle machine), or the drive is memory or a virtual disk, as fast as the CPUs that serve it, which no built-in kind of model behaves like; do not rely on the model"
             )),
             true => Some(format!(
                 "the model predicts poorly (median error {error:.0} %): no built-in kind of model behaves like this drive; try a longer survey (--for 10m), and do not rely on the model"

@@ -198,11 +198,43 @@ impl Session<'_> {
     }
 }
 
+/// How much longer a rotating disk takes for far places than for near ones, at least: µs, and as a part of the near ones, for the means of
+/// a slow drive on a busy machine differ by some µs anyway.
+const SEEK_US: f64 = 800.0;
+const SEEK_SHARE: f64 = 0.2;
+
 /// A rotating disk takes milliseconds, takes longer for far places than for near ones, and near ones still wait for the
 /// rotation. What the driver says counts only where the near places come from a cache.
 fn rotates(survey: &Survey) -> bool {
     let (Some(whole), Some(near)) = (survey.point(names::SINGLE), survey.point(names::NEAR)) else { return false };
-    let farther_is_slower = whole.mean_us > 3_000.0 && whole.mean_us - near.mean_us > 800.0;
+    let farther_is_slower =
+        whole.mean_us > 3_000.0 && whole.mean_us - near.mean_us > SEEK_US.max(SEEK_SHARE * near.mean_us);
     let slow = whole.mean_us > 5_000.0 && survey.facts.rotational == Some(true);
     farther_is_slower && (near.p50_us > 1_000.0 || slow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does a drive rotate whose single reads take so long, over the whole of it and within 64 MiB, µs?
+    fn judged(whole_us: f64, near_us: f64) -> bool {
+        let facts = Facts { capacity_sectors: 1 << 21, ..Facts::default() };
+        let probe = plan::probe(&facts);
+        let measured = probe.into_iter().zip([whole_us, near_us]).map(|(planned, us)| Measured {
+            load: planned.load,
+            role: planned.role,
+            point: Point { mean_us: us, p50_us: us, ..Point::default() },
+            spread: 0.0,
+        });
+        let points = measured.collect();
+        rotates(&Survey { facts, rotates: false, wrote: false, cpu_wait: 0.0, points })
+    }
+
+    #[test]
+    fn a_disk_seeks_and_a_slow_drive_on_a_busy_machine_does_not() {
+        assert!(judged(12_700.0, 6_900.0) && judged(17_500.0, 9_000.0), "7200 and 5400 rpm");
+        assert!(!judged(76_800.0, 70_300.0), "50 ms for every command, and waits for a CPU");
+        assert!(!judged(90.0, 80.0) && !judged(2_010.0, 2_000.0), "flash, null_blk");
+    }
 }

@@ -14,9 +14,9 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// I/Os before the counted ones, in which queues and maps reach their size.
 const WARMUP_IOS: u64 = 24_000;
-const COUNTED_IOS: u64 = 20_000;
+const COUNTED_IOS: u64 = 10_000;
 /// I/Os after the counted ones: the end of a run, which makes its result, is not counted.
-const REST_IOS: u64 = 4_000;
+const REST_IOS: u64 = 2_000;
 
 /// Allocations while the I/Os of the counted part finish.
 fn allocations(device: &str, scheduler: &str) -> u64 {

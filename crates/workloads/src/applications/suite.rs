@@ -2,7 +2,8 @@
 //!
 //! As of the suite's revision of April 2015. Its readers are buffered: sequential ones read a file each, random ones share a
 //! file; at the block layer each issues one read of 128 KiB (the read-ahead) or 4 KiB at a time. Its writers are buffered and
-//! limited in rate. Each process has a launcher that reads at random for a moment, so that all become active together.
+//! limited in rate. Of sequential loads each process is a call of fio, of random ones all readers together are one, and all
+//! writers. Each call has a launcher that reads at random for a moment, so that it becomes active with the load.
 
 use super::{App, Component};
 use crate::generate::{BuildError, Extent, JobSpec};
@@ -17,7 +18,7 @@ const FILE: u64 = 5000 << 20;
 const SHARED_FILES: u64 = 10;
 /// What all writers of the suite may write together by default, bytes per second.
 const WRITERS_RATE: u64 = 16_500_000;
-/// How long the launcher of a process reads, at random.
+/// How long the launcher of a call of fio reads, at random.
 const LAUNCH_TIME: &str = "150ms";
 
 /// I/Os that each stand-in for a trace keeps outstanding.
@@ -146,7 +147,8 @@ fn suite(app: &App, device: u64) -> Result<Option<Vec<Component>>, BuildError> {
         norandommap: true,
         ..launch
     };
-    let launchers = Component::Job { name: "launcher", count: readers + writers, job: Box::new(launch) };
+    let calls = if sequential { readers + writers } else { readers.min(1) + writers.min(1) };
+    let launchers = Component::Job { name: "launcher", count: calls, job: Box::new(launch) };
     let reads = match sequential {
         true => job(&[("rw", "read"), ("bs", "128k"), ("ioengine", "psync")]),
         false => job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync")]),
@@ -161,4 +163,23 @@ fn suite(app: &App, device: u64) -> Result<Option<Vec<Component>>, BuildError> {
         parts.push(Component::Job { name: "writer", count: writers, job });
     }
     Ok(Some(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sequential processes are a call of fio each; all random readers are one, and all random writers. So ten random readers with
+    /// their launcher are a burst for BFQ, and five with their two are none.
+    #[test]
+    fn each_call_of_fio_has_a_launcher() {
+        for (name, calls) in [("10r-seq", 10), ("10r-rand", 1), ("5r5w-seq", 10), ("5r5w-rand", 2)] {
+            let parts = suite(&App::new(name).unwrap(), 1_000_000_000_000).unwrap().unwrap();
+            let launchers = parts.iter().find_map(|part| match part {
+                Component::Job { name: "launcher", count, .. } => Some(*count),
+                _ => None,
+            });
+            assert_eq!(launchers, Some(calls), "{name}");
+        }
+    }
 }
