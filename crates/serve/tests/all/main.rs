@@ -18,3 +18,4 @@ mod targets;
 #[cfg(feature = "tls")]
 mod tls;
 mod vhost_user;
+mod virtio_driver;
