@@ -12,15 +12,16 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
     let socket = args.control.as_ref().context("which server? give --control SOCKET, or set DUMBWAITER_CONTROL")?;
     let order = order(&args.order)?;
     let answer = send_order(socket, &order)?;
+    let ended = if answer["drained"] == false { Ended::Failed } else { Ended::Done };
     if args.json {
         output::print(&output::pretty(&answer)?)?;
-        return Ok(Ended::Done);
+        return Ok(ended);
     }
     output::print(
         &answer_text(&order, answer, output::style())
             .context("the server runs another version of dumbwaiter; use the same one here")?,
     )?;
-    Ok(Ended::Done)
+    Ok(ended)
 }
 
 fn order(typed: &CtlOrder) -> Result<Order> {

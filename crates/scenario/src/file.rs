@@ -17,9 +17,14 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 pub fn read_text(path: &Path) -> Result<String, Error> {
     let name = || path.display().to_string();
     let failed = |source| Error::Io { path: name(), source };
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+        Error::invalid(format!("{}:{line}", name()), format!("byte {:#04x} is not UTF-8; expected text", bytes[at]))
+    })?;
     check_text(&text, &name())?;
     Ok(text)
 }

@@ -164,9 +164,13 @@ impl Shard {
         }
     }
 
+    /// Removes an export once its clients have gone; `hard` ends them, also those of an export that leaves already.
     pub(crate) fn remove(&mut self, export: &str, hard: bool) -> Result<(), Error> {
-        let index = self.find(export)?;
-        self.withdraw(index)?;
+        let leaving = || self.volume.tenants().find(|(_, tenant)| hard && tenant.settings.name == export);
+        let index = self.find(export).or_else(|error| leaving().map(|(index, _)| index).ok_or(error))?;
+        if self.volume.tenant(index).is_some_and(|tenant| !tenant.leaving) {
+            self.withdraw(index)?;
+        }
         let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
         tenant.leaving = true;
         if tenant.connections == 0 {

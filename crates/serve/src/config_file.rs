@@ -1,6 +1,5 @@
 //! The configuration file: targets and exports as TOML.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +9,6 @@ use serde::de::{Unexpected, Visitor};
 
 use crate::Error;
 use crate::settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
-
-/// Largest configuration file.
-const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// A number of bytes: `20GiB`, or a whole number.
 #[derive(Clone, Copy, Debug)]
@@ -151,12 +147,7 @@ impl ServeSettings {
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<ServeSettings, Error> {
         let refuse = |reason: String| Error::Config { path: path.to_owned(), reason };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(|e| refuse(e.to_string()))?;
-        file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|e| refuse(e.to_string()))?;
-        if text.len() as u64 > TEXT_BYTES_MAX {
-            return Err(refuse(format!("larger than {} MiB; expected a configuration in TOML", TEXT_BYTES_MAX >> 20)));
-        }
+        let text = dumbwaiter_service::config_text(path).map_err(refuse)?;
         ServeSettings::from_toml(&text, path)
     }
 }
@@ -179,7 +170,7 @@ fn export(file: Export) -> ExportSettings {
         weight: file.weight.unwrap_or(default.weight),
         offset: file.offset.map_or(0, |bytes| bytes.0),
         size: file.size.map(|bytes| bytes.0),
-        block_size: file.block_size.map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
+        block_size: file.block_size.map(|bytes| bytes.0),
         readonly: file.readonly,
         limit_iops: file.limit_iops,
         limit_bytes: file.limit_bytes.map(|bytes| bytes.0),

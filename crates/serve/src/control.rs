@@ -178,7 +178,7 @@ impl Inspector {
                 }
                 value(self.ask_shard(disk, Question::Add { export: Box::new(export) })?)
             }
-            Order::Remove { export, hard } => to_export(export.clone(), Question::Remove { export, hard }),
+            Order::Remove { export, hard } => self.remove(export, hard),
             Order::Resize { export, size } => to_export(export.clone(), Question::Resize { export, size }),
             Order::Drain { export, timeout_s } => self.drain(&export, Duration::from_secs(timeout_s)),
             Order::Histogram { export } => to_export(export.clone(), Question::Histogram { export }),
@@ -198,6 +198,20 @@ impl Inspector {
             })
         });
         Ok(Value::Array(exports.collect()))
+    }
+
+    fn remove(&self, export: String, hard: bool) -> Result<Value, Error> {
+        let question = || Question::Remove { export: export.clone(), hard };
+        match self.ask_export(&export, question()) {
+            // New clients do not find one that leaves, but it has a disk as long as it has clients.
+            Err(Error::NoExport(_)) if hard => {
+                let disks = self.stats()?;
+                let mut leaving = disks.iter().map(|disk| disk.exports.iter().any(|e| e.leaving && e.name == export));
+                let disk = leaving.position(|here| here).ok_or_else(|| Error::NoExport(export.clone()))?;
+                value(self.ask_shard(disk, question())?)
+            }
+            answer => value(answer?),
+        }
     }
 
     fn drain(&self, export: &str, patience: Duration) -> Result<Value, Error> {

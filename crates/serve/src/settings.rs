@@ -21,8 +21,8 @@ const MAX_NAME: usize = 256;
 /// Highest number of a block device: what the kernel has minors for.
 const UBLK_MAX: u32 = (1 << 20) - 1;
 /// Bytes of a block that clients may be shown: what NBD allows, and what the kernel takes for a block device.
-const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
-const UBLK_BLOCK_MAX: u32 = 4096;
+const BLOCK_SIZES: std::ops::RangeInclusive<u64> = 512..=64 << 10;
+const UBLK_BLOCK_MAX: u64 = 4096;
 
 /// Whether a file is read and written past the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct ExportSettings {
     pub size: Option<u64>,
     /// Bytes of a block, of which clients read and write whole ones; the target's if `None`.
     #[serde(default)]
-    pub block_size: Option<u32>,
+    pub block_size: Option<u64>,
     /// Refuse writes.
     #[serde(default)]
     pub readonly: bool,
@@ -113,7 +113,8 @@ impl ExportSettings {
 
     /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.
     pub(crate) fn block_bytes(&self, target_block: u32) -> u32 {
-        self.block_size.unwrap_or(target_block).max(target_block)
+        let own = self.block_size.map_or(target_block, |own| u32::try_from(own).unwrap_or(u32::MAX));
+        own.max(target_block)
     }
 
     /// Checks what can be checked without the target.
@@ -366,7 +367,7 @@ impl ServeSettings {
 /// Where an export lies once the size of its target is known: first byte and size.
 pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> Result<(u64, u64), Error> {
     let refuse = |what: String| Err(Error::Export { export: export.name.clone(), what });
-    if let Some(own) = export.block_size.filter(|own| *own < block) {
+    if let Some(own) = export.block_size.filter(|own| *own < u64::from(block)) {
         return refuse(format!("block_size {own}: expected {block} at least, the target's block size"));
     }
     let block = u64::from(export.block_bytes(block));

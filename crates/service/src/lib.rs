@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod clients;
+mod config_text;
 mod http;
 pub mod openmetrics;
 pub mod systemd;
@@ -9,6 +10,7 @@ mod unix_socket;
 mod user;
 
 pub use clients::{ClientThreads, Listen};
+pub use config_text::config_text;
 pub use http::{HttpServer, Response};
 pub use unix_socket::bind_unix;
 pub use user::ServiceUser;

@@ -16,7 +16,7 @@ pub fn answer_text(order: &Order, answer: Value, style: Style) -> Result<String,
         Order::Explain { .. } => explanation(&from_value(answer)?),
         Order::Drain { export, .. } => match answer["drained"].as_bool() {
             Some(true) => format!("{export} is drained and removed\n"),
-            _ => format!("{export} still has clients; it takes no new ones\n"),
+            _ => format!("{export} still has clients; it takes no new ones. `ctl remove {export} --hard` ends them\n"),
         },
         _ => "done\n".to_owned(),
     })

@@ -59,6 +59,13 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     ] {
         refused(&[&["ctl", "--control", &config.control], order].concat(), &[reason]);
     }
+    let drain = command().args(["ctl", "--control", &config.control, "drain", "a", "--timeout", "0"]).output().unwrap();
+    assert_eq!(drain.status.code(), Some(1), "a client is still there");
+    assert_eq!(
+        String::from_utf8_lossy(&drain.stdout),
+        "a still has clients; it takes no new ones. `ctl remove a --hard` ends them\n"
+    );
+    refused(&["ctl", "--control", &config.control, "remove", "a"], &["there is no export `a`"]);
     config.ctl(&["remove", "a", "--hard"]);
     eventually("its client is gone", || stats()["exports"].as_array().unwrap().len() == 1);
     server.signal("TERM");
