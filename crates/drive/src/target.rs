@@ -13,6 +13,7 @@ use crate::options::Options;
 pub struct Target {
     disk: Arc<dumbwaiter_path::Target>,
     options: Options,
+    notes: Vec<String>,
 }
 
 impl Target {
@@ -28,7 +29,8 @@ impl Target {
             let meta = disk.file().metadata().map_err(|e| refuse(e.to_string()))?;
             check_journal_path(journal, &meta)?;
         }
-        Ok(Target { disk, options: options.clone() })
+        let notes = disk.notes().iter().cloned().chain(disk.note_on_holes()).collect();
+        Ok(Target { disk, options: options.clone(), notes })
     }
 
     /// Its properties.
@@ -38,7 +40,7 @@ impl Target {
 
     /// Notes for people: features that are missing, and what makes figures doubtful.
     pub fn notes(&self) -> &[String] {
-        self.disk.notes()
+        &self.notes
     }
 
     /// How runs use it.

@@ -56,7 +56,7 @@ impl Drive {
         let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
         let (depth, queues) = known.disk.as_deref().and_then(tags).unzip();
         let own = target.facts();
-        let mut notes = target.notes().to_vec();
+        let mut notes: Vec<String> = target.notes().iter().cloned().chain(target.note_on_holes()).collect();
         if !own.direct {
             notes.push("reads went through the page cache: this is a model of memory, not of the drive".into());
         }

@@ -92,9 +92,6 @@ impl Target {
                 whole - facts.bytes
             ));
         }
-        if kind == Kind::File {
-            notes.extend(holes(&file, &meta, whole));
-        }
         // Says now, not in mid-run, that there is no ring.
         Ring::new(8, RingMode::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
         Ok(Target { path: path.to_owned(), file, facts, options: *options, notes })
@@ -136,9 +133,24 @@ impl Target {
         &self.facts
     }
 
-    /// Notes for people: features that are missing, and what makes figures doubtful.
+    /// Notes for people: features that are missing.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// A note for measurements of a file with holes: reading them does not reach the device.
+    pub fn note_on_holes(&self) -> Option<String> {
+        let whole = self.facts.bytes;
+        // SAFETY: a plain call on an open descriptor.
+        let hole = unsafe { libc::lseek(self.file.as_raw_fd(), 0, libc::SEEK_HOLE) };
+        if self.facts.kind != Kind::File || hole < 0 || hole as u64 >= whole {
+            return None;
+        }
+        let allocated = self.file.metadata().map_or(0, |meta| meta.blocks() * 512);
+        Some(format!(
+            "has holes ({} % of it is allocated): reads of holes touch no medium, and are faster than any device; fill it first",
+            (allocated * 100 / whole).min(99)
+        ))
     }
 
     /// How it was opened.
@@ -339,17 +351,4 @@ fn direct_alignment(file: &File) -> Option<u64> {
     };
     let known = done == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align > 0;
     known.then_some(u64::from(stat.stx_dio_offset_align))
-}
-
-/// A note on a file with holes: reading them does not reach the device.
-fn holes(file: &File, meta: &Metadata, whole: u64) -> Option<String> {
-    // SAFETY: a plain call on an open descriptor.
-    let hole = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_HOLE) };
-    if hole < 0 || hole as u64 >= whole {
-        return None;
-    }
-    let percent = (meta.blocks() * 512 * 100 / whole).min(99);
-    Some(format!(
-        "has holes ({percent} % of it is allocated): reads of holes touch no medium, and are faster than any device; fill it first"
-    ))
 }

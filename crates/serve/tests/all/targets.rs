@@ -121,3 +121,15 @@ fn a_socket_in_use_or_without_a_folder_is_named_and_the_server_there_goes_on() {
     assert_eq!(running.connect("a").call(Command::Read, 0, 4096).0, 0);
     assert!(running.end());
 }
+
+#[test]
+fn a_sparse_image_is_served_without_advice_for_measurements() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("sparse.img");
+    std::fs::File::create(&image).unwrap().set_len(4 * MIB).unwrap();
+    let running = Running::start(image.to_str().unwrap(), &["a"]);
+    assert_eq!(running.connect("a").call(Command::Read, 0, 4096), (0, vec![0; 4096]));
+    let said = running.log.lock().unwrap().clone();
+    assert!(!said.iter().any(|line| line.contains("holes")), "{said:?}");
+    assert!(running.end());
+}
