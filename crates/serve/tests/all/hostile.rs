@@ -8,6 +8,7 @@ use dumbwaiter_nbd::client::Wish;
 use dumbwaiter_nbd::wire::command_flag;
 use dumbwaiter_nbd::{Command, Request};
 
+use crate::patience::Patience;
 use crate::running::{Client, Running};
 use crate::swarm::{descriptors, is_alone};
 
@@ -279,7 +280,11 @@ fn a_server_that_ends_answers_what_is_under_way() {
     for place in 0..16 {
         client.send(0, Command::Read, place << 30, 4096, &[]);
     }
-    std::thread::sleep(Duration::from_millis(20));
+    let mut patience = Patience::new(Duration::from_secs(20));
+    while running.server().inspector().stats().unwrap()[0].submitted < 16 {
+        assert!(!patience.is_over(), "not read {}", patience.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert!(running.end());
     let rest = client.rest();
     assert!(rest.len() >= 16 * 28, "{} bytes", rest.len());
