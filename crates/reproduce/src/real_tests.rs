@@ -228,7 +228,7 @@ fn phases_on_a_device_are_held_against_the_best_fixed_scheduler_and_the_oracle()
     // A device that fails in the second repeat: the first one counts.
     let two = OnDevice { replicates: NonZeroU32::new(2), ..OnDevice::default() };
     let cells = 2 * (8 + 2 * 5);
-    for (left, rows) in [(2 + cells, true), (2 + cells - 1, true), (2 + cells / 2 - 1, false), (1, false)] {
+    for (left, rows) in [(4 + cells, true), (4 + cells - 1, true), (4 + cells / 2 - 1, false), (1, false)] {
         let device = Fake { left: AtomicU32::new(left), refuses: no_writes, gives: phases, ..fake() };
         let control = Control::default();
         let effort = Effort::new(true, &device, &control).on_device(two);
@@ -236,8 +236,8 @@ fn phases_on_a_device_are_held_against_the_best_fixed_scheduler_and_the_oracle()
         assert_eq!(!found.rows.is_empty(), rows, "{left}: {:?}", found.notes);
         let steady =
             found.rows.iter().find(|row| row.metric == "paired difference" && row.case.contains("adaptive over"));
-        assert_eq!(steady.is_some_and(|row| row.ordering_holds == Some(true)), left == 2 + cells, "two runs are alike");
-        assert_eq!(effort.failure().is_some(), left < 2 + cells);
+        assert_eq!(steady.is_some_and(|row| row.ordering_holds == Some(true)), left == 4 + cells, "two runs are alike");
+        assert_eq!(effort.failure().is_some(), left < 4 + cells);
     }
 }
 
