@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail};
 use dumbwaiter_reproduce::show::{self, Finished};
-use dumbwaiter_reproduce::{Effort, Error, Figure, PAPERS, Paper, Row, find_all};
+use dumbwaiter_reproduce::{Effort, Error, Figure, OnDevice, Paper, find_all, possible};
+use dumbwaiter_terminal::ReproducedOutputs;
 
 use crate::args::Reproduce;
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
@@ -35,56 +36,37 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
             Err(error) => return Err(error.into()),
         }
     }
-    write_all(args, None, &finished)?;
+    outputs(args).write(None, &finished)?;
     Ok(if watched.control().cancelled() { Ended::Interrupted } else { Ended::Done })
+}
+
+fn outputs(args: &Reproduce) -> ReproducedOutputs<'_> {
+    ReproducedOutputs { json: args.json.as_deref(), html: args.html.as_deref(), quick: args.quick }
 }
 
 /// The same for real. What was finished is shown, however it ended.
 fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -> Result<Ended> {
-    if let Some((paper, _)) = wanted.iter().find(|(paper, _)| !paper.real) {
-        let can: Vec<&str> = PAPERS.iter().filter(|p| p.real).map(|p| p.name).collect();
-        bail!("{} can only run on models of its own drives; expected one of {}", paper.name, can.join(", "));
-    }
+    let possible = possible(&wanted)?;
+    let phase = input::time_if("--phase", args.phase.as_ref())?;
+    let chosen = OnDevice::new(args.replicates, args.seed, phase)?;
     let bar = RunBar::default();
     let control = bar.quiet_control();
     cancel_on_signal_and_undo(&control)?;
     let device = on::reproduce::device(args)?;
-    let figures = on::reproduce::in_kernel(args, &device, &control, |world, control| {
-        let effort = Effort::new(args.quick, world, control);
-        let mut finished: Vec<Finished> = Vec::new();
-        for (paper, figure) in wanted {
-            finished.push((paper, figure, figure.reproduce(&effort)?));
-            if effort.failure().is_some() || control.cancelled() {
-                break;
-            }
-        }
+    if let Some(line) = &possible.left_out {
+        crate::tell!("{line}");
+    }
+    let figures = on::reproduce::through(possible.stack, args, &device, &control, |world, control| {
+        let effort = Effort::new(args.quick, world, control).on_device(chosen);
+        let finished = possible.reproduce(&effort)?;
         Ok::<_, Error>((finished, effort.failure()))
     });
     bar.finish();
     let (finished, failure) = figures??;
-    write_all(args, Some(&device.describe()), &finished)?;
+    outputs(args).write(Some(&device.describe()), &finished)?;
     match failure {
         None if control.cancelled() => Ok(Ended::Interrupted),
         None => Ok(Ended::Done),
         Some(failure) => Err(failure.into()),
     }
-}
-
-/// `device`: what it was run on, where that is a real one.
-fn write_all(args: &Reproduce, device: Option<&str>, finished: &[Finished]) -> Result<()> {
-    let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
-    match &args.json {
-        Some(path) if output::is_stdout(path) => output::write_json(path, &rows)?,
-        Some(path) => {
-            output::print(&show::text(device, finished, output::style()))?;
-            output::write_json(path, &rows)?;
-            crate::tell!("JSON written to {}", path.display());
-        }
-        None => output::print(&show::text(device, finished, output::style()))?,
-    }
-    if let Some(path) = &args.html {
-        show::page(device, finished).write(&show::data(args.quick, device, finished), path)?;
-        crate::tell!("page written to {}", path.display());
-    }
-    Ok(())
 }

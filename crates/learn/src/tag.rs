@@ -66,6 +66,18 @@ impl Tag {
         (usize::from(code) < Tag::COUNT).then_some(Tag(code))
     }
 
+    /// The tag of a code or of a name, in any case.
+    pub fn parse(text: &str) -> Option<Tag> {
+        let named = || NAMES.iter().position(|name| name.eq_ignore_ascii_case(text)).map(|code| Tag(code as u8));
+        text.parse().ok().and_then(Tag::from_code).or_else(named)
+    }
+
+    /// The tag that a caller's stream is, if it is one.
+    pub fn of_stream(stream: u16) -> Option<Tag> {
+        let code = stream.checked_sub(FIRST_STREAM)?;
+        u8::try_from(code).ok().and_then(Tag::from_code)
+    }
+
     /// Its code, 0 to 23.
     pub fn code(self) -> u8 {
         self.0
@@ -89,9 +101,8 @@ impl Tag {
 
     /// The tag of an I/O: its caller's ([`Tag::stream`]), else by its metadata flag.
     pub fn of_io(io: &Io) -> Tag {
-        let code = io.stream.checked_sub(FIRST_STREAM).and_then(|code| u8::try_from(code).ok());
         let by_flag = if io.flags.has(Flags::META) { Tag::META } else { Tag::UNKNOWN };
-        code.and_then(Tag::from_code).unwrap_or(by_flag)
+        Tag::of_stream(io.stream).unwrap_or(by_flag)
     }
 
     /// The tag by the kernel's flag string of a request: `M` means metadata.
@@ -103,6 +114,17 @@ impl Tag {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_is_read_by_its_code_or_its_name_and_nothing_else_is_one() {
+        for code in 0..Tag::COUNT as u8 {
+            let tag = Tag::from_code(code).unwrap();
+            assert_eq!((Tag::parse(&code.to_string()), Tag::parse(&tag.name().to_lowercase())), (Some(tag), Some(tag)));
+        }
+        for text in ["24", "-1", "", "256", "FILE", "1.0"] {
+            assert_eq!(Tag::parse(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_callers_tag_comes_before_the_metadata_flag_and_other_streams_are_no_tags() {

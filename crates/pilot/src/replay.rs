@@ -3,7 +3,10 @@
 //! A [`DevicePilot`] sees the requests of the trace in the trace's own time. A trace shows only the settings under which it was
 //! recorded, so that trials are not possible: the pilot advises by its table, as without `--act`.
 
-use dumbwaiter_block::{Nanos, Op};
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_learn::Tag;
 use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::{LiveEvent, LiveKind};
 use dumbwaiter_traces::{Record, TraceReader};
@@ -46,7 +49,7 @@ pub struct ReplaySummary {
     /// How often the advice changed.
     pub switches: u64,
     /// Seconds for which each candidate was in force or advised.
-    pub seconds_by_candidate: std::collections::BTreeMap<String, f64>,
+    pub seconds_by_candidate: BTreeMap<String, f64>,
     /// Distinct workloads.
     pub workloads: usize,
     /// Decisions that differ from the previous one.
@@ -61,6 +64,10 @@ struct ReplayPort {
     counters: Counters,
     /// Not read yet, in order of time.
     events: Vec<LiveEvent>,
+    /// What the trace says of requests whose events were not read before the last call: by time, sector and whether it is a write.
+    tags: BTreeMap<(u64, u64, bool), Tag>,
+    /// When that call was.
+    read_at: Nanos,
 }
 
 impl ReplayPort {
@@ -77,11 +84,15 @@ impl ReplayPort {
             kind,
             pid: record.task,
             op: record.op,
-            meta: false,
+            meta: record.flags.has(Flags::META),
             sector: record.sector,
             sectors: record.sectors,
         };
         let (issue, complete) = (record.time + wait, record.time + latency);
+        if let Some(tag) = record.tag {
+            let write = record.op == Op::Write;
+            self.tags.extend([issue, complete].map(|at| ((at.0, record.sector, write), tag)));
+        }
         self.events.push(event(LiveKind::Arrive, record.time));
         self.events.push(event(LiveKind::Issue, issue));
         self.events.push(event(LiveKind::Complete, complete));
@@ -127,7 +138,14 @@ impl Port for ReplayPort {
 
     fn watch(&mut self, _on: bool) {}
 
+    fn tag(&self, event: &LiveEvent) -> Tag {
+        let said = self.tags.get(&(event.at_ns, event.sector, event.op == Op::Write)).copied();
+        said.unwrap_or(if event.meta { Tag::META } else { Tag::UNKNOWN })
+    }
+
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault> {
+        self.tags = self.tags.split_off(&(self.read_at.0, 0, false));
+        self.read_at = now;
         self.events.sort_by_key(|event| event.at_ns);
         let passed = self.events.partition_point(|event| event.at_ns <= now.0);
         into.extend(self.events.drain(..passed));
@@ -150,7 +168,7 @@ pub fn replay(
         seconds: 0.0,
         decisions: 0,
         switches: 0,
-        seconds_by_candidate: std::collections::BTreeMap::new(),
+        seconds_by_candidate: BTreeMap::new(),
         workloads: 0,
         changes: Vec::new(),
     };
@@ -183,4 +201,34 @@ pub fn replay(
     summary.seconds = end.as_secs_f64();
     summary.requests = port.counters.work.ios;
     Ok(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_the_tag_of_its_record_while_its_events_are_read_and_the_metadata_mark_without_one() {
+        let mut port = ReplayPort::default();
+        let at = |us: u64, sector| Record {
+            time: Nanos::from_us(us),
+            latency: Some(Nanos::from_us(500)),
+            ..Record::new(Op::Read, sector, 8)
+        };
+        port.add(&Record { tag: Some(Tag::JOURNAL), ..at(0, 0) });
+        port.add(&Record { flags: Flags::META, ..at(10, 8) });
+        port.add(&at(20, 16));
+        port.add(&Record { tag: Some(Tag::FILE_4KB), ..at(30, 0) });
+        let mut read = |now: u64| {
+            let mut events = Vec::new();
+            port.events(Nanos::from_us(now), &mut events).unwrap();
+            let told = events.iter().filter(|event| event.kind != LiveKind::Arrive);
+            (told.map(|event| (event.kind, port.tag(event))).collect::<Vec<_>>(), port.tags.len())
+        };
+        let issued = [Tag::JOURNAL, Tag::META, Tag::UNKNOWN, Tag::FILE_4KB].map(|tag| (LiveKind::Issue, tag)).to_vec();
+        assert_eq!(read(100), (issued.clone(), 4));
+        let complete: Vec<_> = issued.iter().map(|(_, tag)| (LiveKind::Complete, *tag)).collect();
+        assert_eq!(read(1000), (complete, 2));
+        assert_eq!(read(2000), (Vec::new(), 0), "what was read is forgotten");
+    }
 }

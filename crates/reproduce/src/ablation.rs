@@ -18,7 +18,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Ours: BFQ with each of its mechanisms off on its own",
     calibration: "nothing",
-    real: false,
+    real: crate::Real::No,
     figures: &[
         Figure {
             name: "mainline",

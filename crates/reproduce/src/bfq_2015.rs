@@ -26,7 +26,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Evaluation of BFQ: throughput and responsiveness on a disk and an SSD (2015; ST1000DM003, PX-256M5S, Linux 4.0)",
     calibration: "nothing; the devices are fitted to data sheets, and the start-up's load to the statistics of a published trace",
-    real: false,
+    real: crate::Real::No,
     figures: &[
         Figure { name: "figure-2", title: "throughput on the disk", run: figure_2 },
         Figure { name: "figure-3", title: "start-up of an application on the disk", run: figure_3 },

@@ -1,19 +1,49 @@
 //! How much a reproduction may cost, and where its runs are made.
 
+use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 
+use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Failure, World};
 use dumbwaiter_scenario::Scenario;
 
-use crate::FigureResult;
+use crate::{Error, FigureResult};
 
 /// How much work a figure may be, and the world that runs it: the models, or a real device.
 pub struct Effort<'a> {
     /// Shorter runs and fewer replicates.
     pub quick: bool,
+    pub(crate) on_device: OnDevice,
     pub(crate) world: &'a dyn World,
     pub(crate) control: &'a Control,
     failure: Mutex<Option<Failure>>,
+}
+
+/// What a user may choose for figures on a real device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnDevice {
+    /// Runs of each case; a figure has its own number.
+    pub replicates: Option<NonZeroU32>,
+    /// Seed of what a figure draws, such as the order of phases.
+    pub seed: u64,
+    /// How long a phase lasts under the scheduler `none`; a figure has its own length.
+    pub phase: Option<Nanos>,
+}
+
+impl OnDevice {
+    /// The lengths that a phase may have.
+    const PHASE: std::ops::RangeInclusive<Nanos> = Nanos::from_ms(10)..=Nanos::from_secs(3600);
+
+    /// What was chosen, if it is possible.
+    ///
+    /// # Errors
+    /// A phase of another length than 10 ms to 1 h.
+    pub fn new(replicates: Option<NonZeroU32>, seed: u64, phase: Option<Nanos>) -> Result<OnDevice, Error> {
+        match phase.filter(|phase| !OnDevice::PHASE.contains(phase)) {
+            Some(phase) => Err(Error::Case(format!("--phase {phase}: expected 10ms to 1h"))),
+            None => Ok(OnDevice { replicates, seed, phase }),
+        }
+    }
 }
 
 /// One combination that a figure needs runs of.
@@ -30,7 +60,12 @@ pub struct Case {
 impl<'a> Effort<'a> {
     /// Figures in `world`, ended early by `control`.
     pub fn new(quick: bool, world: &'a dyn World, control: &'a Control) -> Effort<'a> {
-        Effort { quick, world, control, failure: Mutex::default() }
+        Effort { quick, on_device: OnDevice::default(), world, control, failure: Mutex::default() }
+    }
+
+    /// With what a user chose for a real device.
+    pub fn on_device(self, on_device: OnDevice) -> Effort<'a> {
+        Effort { on_device, ..self }
     }
 
     /// Why a real device ended a figure early, if it did. Nothing more can be run on it then.
@@ -59,7 +94,12 @@ impl<'a> Effort<'a> {
 
     /// Runs of each case: a real device is never twice the same.
     pub(crate) fn replicates(&self, model: u32) -> u32 {
-        if self.real() { self.pick(3, 1) } else { model }
+        if self.real() { self.replicates_on_device(self.pick(3, 1)) } else { model }
+    }
+
+    /// The same on a real device, of a figure that has `own` there.
+    pub(crate) fn replicates_on_device(&self, own: u32) -> u32 {
+        self.on_device.replicates.map_or(own, NonZeroU32::get)
     }
 
     /// Has each run an energy?

@@ -12,7 +12,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Ours: headway beside the others",
     calibration: "nothing; 'ordering' says whether headway is at least as good as the others",
-    real: false,
+    real: crate::Real::No,
     figures: &[
         Figure { name: "shares", title: "PV at several weights, against the best of the others", run: shares },
         Figure { name: "start-up", title: "start-up of an application, against BFQ", run: start_ups },

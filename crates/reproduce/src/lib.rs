@@ -13,6 +13,7 @@ mod fair_ssd_2020;
 mod headway;
 mod kml_2025;
 mod poll_2022;
+mod real;
 #[cfg(test)]
 mod real_tests;
 mod replicates;
@@ -23,7 +24,8 @@ mod ull_2023;
 use dumbwaiter_report::{Grid, Plot};
 use serde::Serialize;
 
-pub use effort::{Case, Effort};
+pub use effort::{Case, Effort, OnDevice};
+pub use real::{Possible, Real, possible};
 pub use row::Row;
 
 /// A paper that can be run again.
@@ -34,8 +36,8 @@ pub struct Paper {
     pub title: &'static str,
     /// Which constants of the models were fitted to which of its figures; the others are predicted.
     pub calibration: &'static str,
-    /// Can it be run on a real device?
-    pub real: bool,
+    /// What of it can be run on a real device?
+    pub real: Real,
     /// Its figures and tables.
     pub figures: &'static [Figure],
 }

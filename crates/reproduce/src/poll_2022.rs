@@ -32,7 +32,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Energy of polled, hybrid and interrupt-driven I/O on an ultra-low-latency SSD (2022; Optane 900P, Linux 5.15)",
     calibration: "the host's path segments on table 1; memory operations on table 2; powers of cores and events on the order of figure 3 (classic at low latency, interrupt at high, hybrid never); the rest is predicted",
-    real: true,
+    real: crate::Real::Kernel,
     figures: &[
         Figure { name: "table-1", title: "latency and IOPS of 4 KB reads, 1 and 8 threads", run: table_1 },
         Figure { name: "figure-1", title: "bandwidth, CPU use and power over threads", run: figure_1 },
@@ -368,7 +368,7 @@ fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         return Ok(left_out);
     }
     let real = effort.real();
-    let replicates = if real { effort.pick(5, 3) } else { effort.pick(10, 3) };
+    let replicates = if real { effort.replicates_on_device(effort.pick(5, 3)) } else { effort.pick(10, 3) };
     let (sizes, threads) = (effort.steps(&SIZES), effort.steps(&THREADS));
     let wanted: Vec<(u32, u32)> = sizes.iter().flat_map(|kib| threads.iter().map(|t| (*kib, *t))).collect();
     let (runs, mut notes) = cells(&wanted, effort.pick(60, 20), replicates, effort)?;

@@ -1,12 +1,13 @@
 //! Figures on a real device, with a fake in its place.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, World};
 use dumbwaiter_measure::{Energy, Recorder, RecorderConfig, RunFacts};
 use dumbwaiter_scenario::Completion;
 
-use crate::{Effort, FigureResult, find};
+use crate::{Effort, FigureResult, OnDevice, find};
 
 /// A drive that gives the figures that a test asks for.
 struct Fake {
@@ -57,6 +58,10 @@ impl World for Fake {
         let mut run = Recorder::new(config).finish(dumbwaiter_block::Nanos::from_secs(1), facts);
         run.completed = iops as u64;
         (run.iops, run.mb_per_s) = (iops, iops * 4096.0 / 1e6);
+        // Fixed work: each task is a phase of 1000 I/Os.
+        if let Some(scenario) = cell.scenario().filter(|scenario| scenario.duration.is_none()) {
+            run.duration_s = scenario.tasks().count() as f64 * 1000.0 / iops;
+        }
         (run.latency_us.mean, run.latency_us.p50) = (1e6 / iops, 1e6 / iops);
         (run.cpu.us_per_io, run.cpu.ctx_per_io) = (3.0, if cell.completion == Completion::Poll { 0.0 } else { 1.02 });
         let energy = Energy { joules, source: "a test".into(), j_per_mio: joules, bytes_per_j: iops * 4096.0 / joules };
@@ -180,4 +185,87 @@ fn what_was_finished_before_the_end_is_shown() {
     assert_eq!(throughput.len(), 6);
     let found = figure("poll-2022:figure-2", true, &Fake { left: AtomicU32::new(0), ..fake() });
     assert!(found.rows.is_empty());
+}
+
+/// Each kind of phase has a scheduler that is twice as fast as the others, `adaptive` nearly follows, and trials cost.
+fn phases(cell: &Cell, _: u32) -> (f64, f64) {
+    let alone = cell.scenario().and_then(|s| (s.tasks().count() == 1).then(|| s.to_toml().contains("randread")));
+    let iops = match (alone, cell.scheduler.to_string().as_str()) {
+        (Some(true), "mq-deadline") | (Some(false), "headway") => 1000.0,
+        (Some(_), _) => 500.0,
+        (None, "adaptive" | "adaptive:by=model") => 900.0,
+        (None, "adaptive:by=trial") => 500.0,
+        (None, _) => 600.0,
+    };
+    (iops, 1.0)
+}
+
+#[test]
+fn phases_on_a_device_are_held_against_the_best_fixed_scheduler_and_the_oracle() {
+    let no_writes = |cell: &Cell| {
+        let writes = cell.scenario().is_some_and(|scenario| scenario.to_toml().contains("randrw"));
+        writes.then(|| "loads that write".to_owned())
+    };
+    let control = Control::default();
+    let device = Fake { refuses: no_writes, gives: phases, ..fake() };
+    let one = OnDevice { replicates: NonZeroU32::new(1), ..OnDevice::default() };
+    let effort = Effort::new(true, &device, &control).on_device(one);
+    let found = find("kml-2025:phases").unwrap()[0].1.reproduce(&effort).unwrap();
+    let row = |metric: &str, case: &str| {
+        let rows = found.rows.iter().filter(|row| row.metric == metric);
+        rows.clone().find(|row| row.case.contains(case)).unwrap_or_else(|| panic!("{case}: {:?}", found.rows))
+    };
+    let fixed = row("throughput of all phases", "4 phases in random order, bfq").ours;
+    let oracle = row("throughput of all phases", "oracle").ours;
+    assert!((oracle / fixed - 1000.0 / 600.0).abs() < 1e-9, "{oracle} and {fixed}");
+    for arm in ["adaptive over", "by=trial over"] {
+        assert_eq!(row("paired difference", arm).ordering_holds, None, "one run has no interval");
+    }
+    let share = row("share of the oracle's gain", "adaptive:");
+    assert!((share.ours - 75.0).abs() < 1e-9 && share.ordering_holds.is_none(), "{share:?}");
+    assert_eq!(found.tables[0].rows[0].len(), 9);
+    assert_eq!(found.tables[1].rows.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), ["R", "S"]);
+    assert!(found.notes.iter().any(|note| note == "left out: loads that write"), "{:?}", found.notes);
+    // A device that fails in the second repeat: the first one counts.
+    let two = OnDevice { replicates: NonZeroU32::new(2), ..OnDevice::default() };
+    let cells = 2 * (8 + 2 * 5);
+    for (left, rows) in [(4 + cells, true), (4 + cells - 1, true), (4 + cells / 2 - 1, false), (1, false)] {
+        let device = Fake { left: AtomicU32::new(left), refuses: no_writes, gives: phases, ..fake() };
+        let control = Control::default();
+        let effort = Effort::new(true, &device, &control).on_device(two);
+        let found = find("kml-2025:phases").unwrap()[0].1.reproduce(&effort).unwrap();
+        assert_eq!(!found.rows.is_empty(), rows, "{left}: {:?}", found.notes);
+        let steady =
+            found.rows.iter().find(|row| row.metric == "paired difference" && row.case.contains("adaptive over"));
+        assert_eq!(steady.is_some_and(|row| row.ordering_holds == Some(true)), left == 4 + cells, "two runs are alike");
+        assert_eq!(effort.failure().is_some(), left < 4 + cells);
+    }
+}
+
+#[test]
+fn a_loss_on_a_device_that_may_be_chance_is_none() {
+    let gives = |cell: &Cell, replicate| {
+        let by = cell.scheduler.to_string();
+        let chance = [40.0, -20.0, -65.0][replicate as usize];
+        (
+            if by == "adaptive" {
+                1000.0 + chance
+            } else if by == "adaptive:by=trial" {
+                980.0
+            } else {
+                1000.0
+            },
+            1.0,
+        )
+    };
+    let found = figure("kml-2025:phases", false, &Fake { gives, ..fake() });
+    let holds = |case: &str| {
+        let row = found.rows.iter().find(|row| row.metric == "paired difference" && row.case.contains(case)).unwrap();
+        (row.ours < -1.0, row.ordering_holds)
+    };
+    assert_eq!(holds("order, adaptive over"), (true, Some(true)));
+    assert_eq!(holds("by=trial over"), (true, Some(false)));
+    assert_eq!(holds("by=model over"), (false, Some(true)));
+    assert!(found.rows.iter().all(|row| row.metric != "share of the oracle's gain"), "there is nothing to gain");
+    assert_eq!((found.tables[0].rows.len(), found.tables[1].rows.len()), (3, 3));
 }

@@ -71,6 +71,15 @@ pub(crate) fn measured(
 
 /// The same for cells.
 pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Result<(Vec<Runs>, Vec<String>), Error> {
+    let each = |cell: &Cell| (0..replicates).map(|replicate| Cell { replicate, ..cell.clone() }).collect::<Vec<_>>();
+    let (results, notes) = run_each(cells.iter().flat_map(each).collect(), effort)?;
+    let mut results = results.into_iter();
+    let runs = cells.iter().map(|_| Runs(results.by_ref().take(replicates as usize).flatten().collect())).collect();
+    Ok((runs, notes))
+}
+
+/// Runs each cell as it is, and returns what came of it. `None`: a real device refused or missed it, and the notes say why.
+pub(crate) fn run_each(cells: Vec<Cell>, effort: &Effort<'_>) -> Result<(Vec<Option<RunResult>>, Vec<String>), Error> {
     let real = effort.real();
     let mut notes: Vec<String> = Vec::new();
     let mut note = |text: String| {
@@ -78,12 +87,13 @@ pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Resul
             notes.push(text);
         }
     };
+    let mut runs: Vec<Option<RunResult>> = vec![None; cells.len()];
     let (mut able, mut origin) = (Vec::new(), Vec::new());
-    for (i, cell) in cells.iter().enumerate() {
-        match effort.world.supports(cell) {
+    for (i, cell) in cells.into_iter().enumerate() {
+        match effort.world.supports(&cell) {
             Ok(()) => {
-                able.extend((0..replicates).map(|replicate| Cell { replicate, ..cell.clone() }));
-                origin.extend((0..replicates).map(|_| i));
+                able.push(cell);
+                origin.push(i);
             }
             Err(refusal) if real => {
                 let what = if cell.prepared().is_some() { "left out" } else { "skipped" };
@@ -104,7 +114,6 @@ pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Resul
         }
         Finished::Failed(failure) => return Err(failure.into()),
     }
-    let mut runs: Vec<Runs> = cells.iter().map(|_| Runs(Vec::new())).collect();
     let mut finished = 0;
     for (cell, origin) in origin.into_iter().enumerate() {
         // A run that failed shows nothing.
@@ -114,7 +123,7 @@ pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Resul
             note(format!("{}: a run finished no I/O at all; its latency is not known", result.run.scheduler));
         }
         result.notes.iter().filter(|_| real).for_each(|text| note(text.clone()));
-        runs[origin].0.push(result.run.clone());
+        runs[origin] = Some(result.run.clone());
     }
     if finished < planned {
         note(format!("ended early: {finished} of {planned} runs finished"));

@@ -15,6 +15,7 @@ pub mod outputs;
 mod pilot;
 mod progress;
 mod recording;
+mod reproduced;
 mod run_bar;
 mod schedulers;
 mod server;
@@ -32,6 +33,7 @@ pub use models::{drift_line, drift_text, evaluation_text, model_text, prediction
 pub use pilot::{pilot_status_text, replay_text};
 pub use progress::Watched;
 pub use recording::recording_text;
+pub use reproduced::ReproducedOutputs;
 pub use run_bar::RunBar;
 pub use schedulers::{scheduler_json, scheduler_text, schedulers_text};
 pub use server::{answer_text, disks_text};

@@ -15,7 +15,7 @@
 //! | column | content of a record |
 //! |---|---|
 //! | kind | one byte: bits 0–2 operation (as [`Op`] counts), 3 has a wait, 4 has a latency, 5 other device than before, 6 other task |
-//! | flags | varint of the request flags |
+//! | flags | varint of the request flags, plus 65536 × (1 + I/O tag) if the record has one |
 //! | time | varint: ns since the record before (the first: since 0) |
 //! | sector | varint of the zigzag difference to the end of the record before (the first: to 0) |
 //! | sectors | varint |
@@ -25,6 +25,7 @@
 use std::io::Write;
 
 use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_learn::Tag;
 
 use super::error::Error;
 use super::input::Input;
@@ -103,7 +104,8 @@ impl<W: Write> ColumnarWriter<W> {
         let (device, task) = (r.device != last.device, r.task != last.task);
         let bits = [(3, r.wait.is_some()), (4, r.latency.is_some()), (5, device), (6, task)];
         self.columns[KIND].push(bits.iter().fold(op, |kind, (bit, set)| kind | u8::from(*set) << bit));
-        put(&mut self.columns[FLAGS], u64::from(r.flags.0));
+        let tag = r.tag.map_or(0, |tag| u64::from(tag.code()) + 1);
+        put(&mut self.columns[FLAGS], tag << 16 | u64::from(r.flags.0));
         put(&mut self.columns[TIME], r.time.0.saturating_sub(last.time.0));
         let jump = r.sector.wrapping_sub(last.end()) as i64;
         put(&mut self.columns[SECTOR], (jump << 1 ^ jump >> 63) as u64);
@@ -297,7 +299,12 @@ impl Columnar {
     fn record(&mut self) -> Option<Record> {
         let kind = *self.columns[KIND].get(self.at[KIND])?;
         self.at[KIND] += 1;
-        let flags = Flags(u16::try_from(self.varint(FLAGS)?).ok()?);
+        let marks = self.varint(FLAGS)?;
+        let flags = Flags(marks as u16);
+        let tag = match marks >> 16 {
+            0 => None,
+            tag => Some(Tag::from_code(u8::try_from(tag - 1).ok()?)?),
+        };
         let time = Nanos(self.last.time.0.wrapping_add(self.varint(TIME)?));
         let jump = self.varint(SECTOR)?;
         let sector = self.last.end().wrapping_add((jump >> 1) ^ (jump & 1).wrapping_neg());
@@ -307,7 +314,7 @@ impl Columnar {
         let wait = if kind & 1 << 3 != 0 { Some(Nanos(self.varint(WAIT)?)) } else { None };
         let latency = if kind & 1 << 4 != 0 { Some(Nanos(self.varint(LATENCY)?)) } else { None };
         let op = *OPS.get(usize::from(kind & 7))?;
-        Some(Record { time, sector, latency, wait, sectors, device, task, flags, op })
+        Some(Record { time, sector, latency, wait, sectors, device, task, flags, op, tag })
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Column {
     Latency(u64),
     /// From arrival to dispatch to the device, in units of this many ns.
     Wait(u64),
+    /// I/O tag: its code or its name; empty or `-` if unknown to the trace.
+    Tag,
     /// Ignored.
     Skip,
 }
@@ -63,7 +65,7 @@ pub struct Columns {
 
 /// Names that [`Columns::parse`] accepts, for messages.
 pub const COLUMN_NAMES: &str = "time_{s,ms,us,ns,100ns}, gap_{s,ms,us,ns}, op, op_read1 (1 = read), op_write1 (1 = write), op_hex (bit 0 = read), \
-     offset_{bytes,sectors,256,kib,4k}, size_{bytes,sectors,256,kib,4k}, device, host, major, minor, task, name, sync, \
+     offset_{bytes,sectors,256,kib,4k}, size_{bytes,sectors,256,kib,4k}, device, host, major, minor, task, name, sync, io_tag, \
      latency_{s,ms,us,ns,100ns}, wait_{s,ms,us,ns,100ns}, _ (skip)";
 
 impl Columns {
@@ -173,6 +175,7 @@ fn column(name: &str) -> Option<Column> {
         "task" | "pid" | "process" => Column::Task,
         "name" | "comm" => Column::Name,
         "sync" => Column::Sync,
+        "io_tag" => Column::Tag,
         "lbn" | "lba" | "sector" => Column::Offset(512),
         "sector256" => Column::Offset(256),
         "bytes" => Column::Size(1),

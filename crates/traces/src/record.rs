@@ -1,6 +1,7 @@
 //! Records of a trace, and the events that readers turn into records.
 
 use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_learn::Tag;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Record {
     pub flags: Flags,
     /// The operation.
     pub op: Op,
+    /// The kind of its data in the file system, if the trace says it.
+    pub tag: Option<Tag>,
 }
 
 /// Added to the numbers of names, so that they differ from numbers of the trace.
@@ -41,6 +44,7 @@ impl Record {
             task: 0,
             flags: Flags::NONE,
             op,
+            tag: None,
         }
     }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_learn::Tag;
 
 use super::blkparse::{NO_DATA, NO_SECTOR};
 use super::error::Error;
@@ -409,8 +410,10 @@ impl Replay {
                 Ok((sector, sectors)) => {
                     let task = self.tasks.number(record.task);
                     let (op, flags) = (record.op, record.flags);
+                    // A caller's hint: schedulers that learn see it, and requests of different tags do not merge.
+                    let stream = record.tag.map_or(0, Tag::stream);
                     self.changed.add(CUT, u64::from(sectors < record.sectors));
-                    return Some((record.time, Want { op, sector, sectors, flags, ioprio: None, stream: 0, task }));
+                    return Some((record.time, Want { op, sector, sectors, flags, ioprio: None, stream, task }));
                 }
                 Err(reason) => self.skipped.add(reason, 1),
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
+use dumbwaiter_learn::Tag;
 
 use super::columns::{Column, Columns, OpStyle};
 use super::number;
@@ -199,6 +200,10 @@ impl LineParser for Table {
                     b"A" | b"a" | b"0" => {}
                     _ => return Fault::field(line, text, "S or A"),
                 },
+                Column::Tag => match tag(text) {
+                    Ok(tag) => record.tag = tag,
+                    Err(()) => return Fault::field(line, text, "an I/O tag: 0 to 23, or its name"),
+                },
                 Column::Latency(unit) => match measured(text, unit) {
                     Ok(ns) => record.latency = ns,
                     Err(()) => return Fault::field(line, text, "a latency"),
@@ -267,6 +272,14 @@ fn measured(text: &[u8], unit: u64) -> Result<Option<Nanos>, ()> {
         b"" | b"-" => Ok(None),
         [b'-', ..] => number::time(text, unit).map(|_| None).ok_or(()),
         _ => number::time(text, unit).map(|ns| Some(Nanos(ns))).ok_or(()),
+    }
+}
+
+/// An I/O tag; empty or `-` where there is none.
+fn tag(text: &[u8]) -> Result<Option<Tag>, ()> {
+    match text {
+        b"" | b"-" => Ok(None),
+        _ => std::str::from_utf8(text).ok().and_then(Tag::parse).map(Some).ok_or(()),
     }
 }
 
@@ -397,6 +410,10 @@ pub(crate) fn write_line(
             Column::Minor => put(out, u64::from(record.device & 0xf_ffff)),
             Column::Task => put(out, u64::from(record.task & !NAMED)),
             Column::Sync => out.push(if record.flags.has(Flags::SYNC) { b'S' } else { b'A' }),
+            Column::Tag => match record.tag {
+                Some(tag) => put(out, u64::from(tag.code())),
+                None => out.push(b'-'),
+            },
             Column::Name => out.push(b'-'),
             Column::Skip => out.push(b'0'),
         }

@@ -90,6 +90,8 @@ pub struct TraceWriter {
     measured: bool,
     /// Whether the format can express request flags.
     marks: bool,
+    /// Whether it can express I/O tags.
+    tags: bool,
     line: Vec<u8>,
     held: Option<Record>,
     records: u64,
@@ -158,6 +160,7 @@ impl TraceWriter {
             holds,
             measured,
             marks: whole,
+            tags: format == Format::Columnar || columns.as_ref().is_some_and(|c| c.has(|c| *c == Column::Tag)),
             line: Vec::new(),
             held: None,
             records: 0,
@@ -283,6 +286,7 @@ impl TraceWriter {
             ("no place for the task", !self.holds.tasks && r.task != 0),
             ("no place for measured times", !self.measured && measured),
             ("no place for marks (sync, metadata, read-ahead, FUA)", !self.marks && r.flags != Flags::NONE),
+            ("no place for the I/O tag", !self.tags && r.tag.is_some()),
             ("name of the device written as a number", self.holds.devices && !self.marks && r.device & NAMED != 0),
         ];
         lost.iter().filter(|(_, is)| *is).for_each(|(what, _)| self.lost.add(what, 1));

@@ -157,8 +157,8 @@ pub(crate) struct Reproduce {
     /// Shorter runs and fewer replicates
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Run ull-2023 and poll-2022 on this block device, under the kernel's schedulers, instead of on the models; only reads
-    /// unless --allow-writes is given
+    /// Run on this device instead of on the models: ull-2023 and poll-2022 under the kernel's schedulers, kml-2025:phases in our
+    /// engine (also on a file); only reads unless --allow-writes is given
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Option<PathBuf>,
     /// Like --on, on the drive that holds this folder; RocksDB's files go to a new folder in it, which is removed at the end
@@ -170,6 +170,15 @@ pub(crate) struct Reproduce {
     /// With --allow-writes: write although the device is in use; PATH must be that of --on
     #[arg(long, value_name = "PATH", requires = "allow_writes")]
     pub(crate) i_know_this_destroys: Option<PathBuf>,
+    /// With --on: runs of each case; of kml-2025:phases, repeats that each draw their own order of phases
+    #[arg(long, value_name = "N", requires = "on")]
+    pub(crate) replicates: Option<std::num::NonZeroU32>,
+    /// With --on: seed of the order of the phases
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "on")]
+    pub(crate) seed: u64,
+    /// With --on: length of a phase under `none`; 10s without it, with --quick 1s
+    #[arg(long, value_name = "TIME", requires = "on")]
+    pub(crate) phase: Option<String>,
     /// Number of runs simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N", conflicts_with_all = ["on", "dir"])]
     pub(crate) jobs: Option<usize>,

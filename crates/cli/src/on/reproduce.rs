@@ -1,9 +1,9 @@
-//! `reproduce --on`: the figures' cases on a real block device, under the kernel's own schedulers.
+//! `reproduce --on`: the figures' cases on a real file or device, under the kernel's own schedulers or in our engine.
 
 use anyhow::{Result, bail};
-use dumbwaiter_experiment::{Cached, Control, Failure};
+use dumbwaiter_experiment::{Cached, Control, Failure, Stack, World};
 use dumbwaiter_linux::filesystem;
-use dumbwaiter_realworld::{DatabaseOptions, DeviceOptions, DeviceUnderTest, Kernel, KernelOptions};
+use dumbwaiter_realworld::{DatabaseOptions, DeviceOptions, DeviceUnderTest, Engine, Kernel, KernelOptions};
 
 use super::{announce, worker_program};
 use crate::args::Reproduce;
@@ -28,16 +28,20 @@ pub(crate) fn device(args: &Reproduce) -> Result<DeviceUnderTest> {
     Ok(DeviceUnderTest::open(&path, options)?)
 }
 
-/// Runs `work` with the kernel's schedulers on the device as the world. Runs are made once, whichever figures show them.
-pub(crate) fn in_kernel<T>(
+/// Runs `work` with the device as the world. Runs are made once, whichever figures show them.
+pub(crate) fn through<T>(
+    stack: Stack,
     args: &Reproduce,
     device: &DeviceUnderTest,
     control: &Control,
     work: impl FnOnce(&Cached<'_>, &Control) -> T,
 ) -> Result<T, Failure> {
-    let kernel = Kernel::new(device, KernelOptions::new(worker_program()))?;
+    let world: Box<dyn World + '_> = match stack {
+        Stack::Engine => Box::new(Engine::new(device)?),
+        _ => Box::new(Kernel::new(device, KernelOptions::new(worker_program()))?),
+    };
     crate::tell!("{}: {}, {}", device.path().display(), device.facts().kind, how_written(args));
-    Ok(work(&Cached::new(&kernel), control))
+    Ok(work(&Cached::new(&*world), control))
 }
 
 fn how_written(args: &Reproduce) -> &'static str {

@@ -81,6 +81,35 @@ fn both_papers_are_run_on_a_device_that_stays_as_it_was() {
 }
 
 #[test]
+fn phases_run_in_our_engine_on_a_file_and_write_only_if_that_is_allowed() {
+    let dir = folder();
+    let file = dir.path().join("disk");
+    std::fs::write(&file, vec![7; 16 << 20]).unwrap();
+    let out = dir.path().join("out.json");
+    let (target, json) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let short = ["--quick", "--replicates", "2", "--phase", "20ms", "--json", json];
+    let done = reproduce(&[&["kml-2025", "--on", target], &short[..]].concat());
+    let (text, errors) = told(&done);
+    assert!(done.status.success(), "{errors}");
+    assert!(
+        errors.contains("only reads") && errors.contains("left out, on models only: kml-2025:figure-2"),
+        "{errors}"
+    );
+    assert!(text.contains("Each repeat, MB/s") && text.contains("left out: loads that write"), "{text}");
+    assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "not a byte has changed");
+    let rows = rows(&out);
+    let measured: Vec<&Value> = rows.iter().filter(|row| row["metric"] == "throughput of all phases").collect();
+    assert_eq!(measured.len(), 5 + 3 + 2, "every fixed scheduler, adaptive, their mean and the oracle: {text}");
+    assert!(measured.iter().all(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0) && row["world"] == "real"));
+    assert_eq!(rows.iter().filter(|row| row["ordering_holds"].is_boolean()).count() % 3, 0, "{text}");
+    let done = reproduce(&[&["kml-2025:phases", "--on", target, "--allow-writes"], &short[..]].concat());
+    let (text, errors) = told(&done);
+    assert!(done.status.success() && errors.contains("WRITES TO IT"), "{errors}");
+    assert!(text.contains("6 phases in random order") && text.contains("W: random reads and writes"), "{text}");
+    assert!(std::fs::read(&file).unwrap().iter().any(|byte| *byte != 7));
+}
+
+#[test]
 fn rocksdb_runs_on_a_file_system_that_is_gone_afterwards() {
     if !installed("db_bench") || !installed("mkfs.ext4") {
         return;
@@ -190,6 +219,11 @@ fn what_cannot_be_is_one_clear_line() {
         (&["poll-2022", "--dir", file], "is not a folder"),
         (&["poll-2022", "--allow-writes"], "--on"),
         (&["poll-2022", "--on", file, "--jobs", "2"], "--jobs"),
+        (&["kml-2025:bursts", "--on", file], "expected one of ull-2023, poll-2022, kml-2025:phases"),
+        (&["kml-2025:phases", "poll-2022", "--on", file], "one of them at a time"),
+        (&["kml-2025:phases", "--on", file, "--phase", "1ms"], "--phase 1.00 ms: expected 10ms to 1h"),
+        (&["kml-2025:phases", "--on", file, "--replicates", "0"], "--replicates"),
+        (&["kml-2025:phases", "--replicates", "2"], "--on"),
     ];
     for (args, part) in cases {
         let done = reproduce(args);

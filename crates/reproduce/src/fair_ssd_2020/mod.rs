@@ -34,7 +34,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "I/O schedulers for proportionality and stability on flash-based SSDs in multi-tenant environments (2020; SATA MLC SSD, Linux 3.18)",
     calibration: "request sizes of msn, and the lengths of prn's phases, on figure 21 (370 and 270 MB/s alone, under none); the SSD is a stand-in for an anonymous one; the lengths of the phases were chosen after figures 18, 21 and 23 to 25 were seen; nothing else was fitted to shares or latencies",
-    real: false,
+    real: crate::Real::No,
     figures: &[
         Figure { name: "figure-1", title: "CFQ on an SSD: bandwidth of four tenants over time", run: cfq::figure_1 },
         Figure { name: "figure-2", title: "CFQ: shares on a disk and on an SSD", run: cfq::figure_2 },

@@ -1,5 +1,6 @@
 //! *Towards Machine Learning-Based I/O Scheduling* (FSL-25-07, 2025): its arithmetic, and what it claims measured.
 
+mod device;
 mod flash;
 mod measured;
 mod paper;
@@ -9,7 +10,7 @@ mod recorded;
 use dumbwaiter_report::Grid;
 
 use self::paper::{Merged, SCHEDULERS, THROUGHPUT, WORKLOADS};
-use crate::{Effort, Error, Figure, FigureResult, Paper, Row};
+use crate::{Effort, Error, Figure, FigureResult, Paper, Real, Row};
 
 pub(super) const NAME: &str = "kml-2025";
 
@@ -17,8 +18,8 @@ pub(super) const NAME: &str = "kml-2025";
 pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Towards Machine Learning-Based I/O Scheduling (FSL-25-07, 2025)",
-    calibration: "nothing: figure-2 and figure-4 are arithmetic on the paper's own tables, classification and prediction are of recorded runs; the others are simulated",
-    real: false,
+    calibration: "nothing: figure-2 and figure-4 are arithmetic on the paper's own tables, classification and prediction are of recorded runs; the others are simulated, phases also on a device",
+    real: Real::Engine(&["phases"]),
     figures: &[
         Figure { name: "figure-2", title: "confusion of workloads, raw and merged (arithmetic)", run: figure_2 },
         Figure { name: "figure-4", title: "adaptive throughput by the paper's formula (arithmetic)", run: figure_4 },
@@ -35,7 +36,7 @@ pub(crate) const PAPER: Paper = Paper {
         Figure {
             name: "phases",
             title: "adaptive against every fixed scheduler, their mean and an oracle, in phases",
-            run: phases::phases,
+            run: phases,
         },
         Figure {
             name: "phases-held-out",
@@ -72,6 +73,11 @@ pub(crate) const PAPER: Paper = Paper {
 
 pub(super) fn row(figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &str) -> Row {
     Row::new(NAME, figure, metric, case, ours, unit)
+}
+
+/// On the models, or on a device.
+fn phases(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    if effort.real() { device::phases(effort) } else { phases::phases(effort) }
 }
 
 fn figure_2(_effort: &Effort<'_>) -> Result<FigureResult, Error> {

@@ -6,10 +6,14 @@ use super::row;
 use crate::replicates::{Runs, case, replicated};
 use crate::{Case, Effort, Error, FigureResult};
 
-const FIXED: [&str; 5] = ["none", "mq-deadline", "bfq", "kyber", "headway"];
+pub(super) const FIXED: [&str; 5] = ["none", "mq-deadline", "bfq", "kyber", "headway"];
 /// What Linux chooses for a device with one hardware queue.
 const DEFAULT: usize = 1;
-const ADAPTIVE: [&str; 3] = ["adaptive:by=model", "adaptive:by=trial", "adaptive"];
+pub(super) const ADAPTIVE: [&str; 3] = ["adaptive:by=model", "adaptive:by=trial", "adaptive"];
+/// All of them.
+pub(super) const ARMS: usize = FIXED.len() + ADAPTIVE.len();
+/// An oracle that is better than the best fixed scheduler by this share shows that phases want different ones.
+const WORTH_IT: f64 = 0.06;
 
 /// A schedule of phases of fixed work; its figure is the throughput of the whole.
 struct Schedule {
@@ -169,56 +173,82 @@ fn add(out: &mut FigureResult, figure: &str, schedule: &Schedule, effort: &Effor
         }
     }
     let runs = replicated(&cases, effort.pick(10, 3), effort)?;
-    let (whole, single) = runs.split_at(FIXED.len() + ADAPTIVE.len());
+    let (whole, single) = runs.split_at(ARMS);
     let single = if kinds.is_empty() { &whole[..FIXED.len()] } else { single };
-    let throughput: Vec<f64> = whole.iter().map(Runs::mb_per_s).collect();
-    let best = (1..FIXED.len()).fold(0, |best, i| if throughput[i] > throughput[best] { i } else { best });
-    // The oracle knows the phase: the best time of each kind alone, and no cost of switching.
-    let oracle_seconds: f64 = schedule
-        .kinds
-        .iter()
-        .zip(single.chunks(FIXED.len()))
-        .map(|((kind, _), runs)| {
-            let least = runs.iter().map(|runs| runs.median(|run| run.duration_s)).fold(f64::INFINITY, f64::min);
-            schedule.order.chars().filter(|k| k == kind).count() as f64 * least
-        })
-        .sum();
-    let oracle = whole[best].median(|run| run.mb_per_s * run.duration_s) / oracle_seconds;
-
-    let name = schedule.name;
-    let metric = "throughput of all phases";
-    for (scheduler, ours) in FIXED.iter().chain(&ADAPTIVE).zip(&throughput) {
-        out.rows.push(row(figure, metric, format!("{name}, {scheduler}"), *ours, "MB/s"));
-    }
-    let mean = throughput[..FIXED.len()].iter().sum::<f64>() / FIXED.len() as f64;
-    out.rows.push(row(figure, metric, format!("{name}, mean of the fixed ones"), mean, "MB/s"));
-    let case = format!("{name}, oracle (each phase alone under its best)");
-    out.rows.push(row(figure, metric, case, oracle, "MB/s"));
-    let possible = oracle / throughput[best] - 1.0;
-    for (arm, scheduler) in ADAPTIVE.iter().enumerate() {
-        let ours = FIXED.len() + arm;
-        let (gain, half) = paired(&whole[ours], &whole[best]);
-        let case = format!("{name}, {scheduler} over {}, the best fixed one (± {half:.2})", FIXED[best]);
-        // Where phases want different schedulers there is something to gain; elsewhere nothing may be lost.
-        let holds = if possible >= 0.06 { gain - half > 0.0 && gain >= 5.0 } else { gain >= -1.0 };
-        out.rows.push(row(figure, "paired difference", case, gain, "%").ordering(holds));
-        let over = |other: f64| 100.0 * (throughput[ours] / other - 1.0);
-        let case = |what: &str| format!("{name}, {scheduler} over {what}");
-        out.rows
-            .push(row(figure, "difference", case("the default, mq-deadline"), over(throughput[DEFAULT]), "%").detail());
-        out.rows.push(row(figure, "difference", case("the mean of the fixed ones"), over(mean), "%").detail());
-        if possible >= 0.06 {
-            let share = 100.0 * (throughput[ours] - throughput[best]) / (oracle - throughput[best]);
-            let case = format!("{name}, {scheduler}: at least 90");
-            out.rows.push(row(figure, "share of the oracle's gain", case, share, "%").ordering(share >= 90.0));
-        }
-        let exchanges = whole[ours].median(|run| {
-            let of = |name: &str| run.scheduler_counters.get(name).copied().unwrap_or(0.0);
-            of("policy_trial_switches") + of("policy_better_switches") + of("policy_reverts")
-        });
-        out.rows.push(row(figure, "exchanges", format!("{name}, {scheduler}"), exchanges, "").detail());
-    }
+    let times = |kind: char| schedule.order.chars().filter(|k| *k == kind).count();
+    let phases = schedule.kinds.iter().map(|(kind, _)| times(*kind)).zip(single.chunks(FIXED.len()));
+    Outcome { figure, name: schedule.name, whole, oracle_seconds: oracle_seconds(phases), real: false }.add_to(out);
     Ok(())
+}
+
+/// The oracle knows the phase: the best time of each kind alone, as often as it comes, and no cost of switching.
+pub(super) fn oracle_seconds<'a>(phases: impl Iterator<Item = (usize, &'a [Runs])>) -> f64 {
+    let least = |runs: &[Runs]| runs.iter().map(|runs| runs.median(|run| run.duration_s)).fold(f64::INFINITY, f64::min);
+    phases.map(|(times, runs)| times as f64 * least(runs)).sum()
+}
+
+/// The runs of a schedule: of each arm the same number, in pairs.
+pub(super) struct Outcome<'a> {
+    pub(super) figure: &'a str,
+    pub(super) name: &'a str,
+    /// Of [`FIXED`], then of [`ADAPTIVE`].
+    pub(super) whole: &'a [Runs],
+    pub(super) oracle_seconds: f64,
+    /// Measured on a device, where runs differ by chance too.
+    pub(super) real: bool,
+}
+
+impl Outcome<'_> {
+    pub(super) fn add_to(&self, out: &mut FigureResult) {
+        let Outcome { figure, name, whole, .. } = *self;
+        let throughput: Vec<f64> = whole.iter().map(Runs::mb_per_s).collect();
+        let best = (1..FIXED.len()).fold(0, |best, i| if throughput[i] > throughput[best] { i } else { best });
+        let oracle = whole[best].median(|run| run.mb_per_s * run.duration_s) / self.oracle_seconds;
+        let metric = "throughput of all phases";
+        for (scheduler, ours) in FIXED.iter().chain(&ADAPTIVE).zip(&throughput) {
+            out.rows.push(row(figure, metric, format!("{name}, {scheduler}"), *ours, "MB/s"));
+        }
+        let mean = throughput[..FIXED.len()].iter().sum::<f64>() / FIXED.len() as f64;
+        out.rows.push(row(figure, metric, format!("{name}, mean of the fixed ones"), mean, "MB/s"));
+        let case = format!("{name}, oracle (each phase alone under its best)");
+        out.rows.push(row(figure, metric, case, oracle, "MB/s"));
+        let possible = oracle / throughput[best] - 1.0;
+        // A ratio of two small differences: on a device it may be chance.
+        let judged = !self.real;
+        for (arm, scheduler) in ADAPTIVE.iter().enumerate() {
+            let ours = FIXED.len() + arm;
+            self.add_difference(out, scheduler, ours, best, possible);
+            let over = |other: f64| 100.0 * (throughput[ours] / other - 1.0);
+            let case = |what: &str| format!("{name}, {scheduler} over {what}");
+            let of_default = over(throughput[DEFAULT]);
+            out.rows.push(row(figure, "difference", case("the default, mq-deadline"), of_default, "%").detail());
+            out.rows.push(row(figure, "difference", case("the mean of the fixed ones"), over(mean), "%").detail());
+            if possible >= WORTH_IT {
+                let share = 100.0 * (throughput[ours] - throughput[best]) / (oracle - throughput[best]);
+                let case = format!("{name}, {scheduler}: at least 90");
+                out.rows.push(
+                    row(figure, "share of the oracle's gain", case, share, "%").order(judged.then_some(share >= 90.0)),
+                );
+            }
+            let exchanges = whole[ours].median(|run| {
+                let of = |name: &str| run.scheduler_counters.get(name).copied().unwrap_or(0.0);
+                of("policy_trial_switches") + of("policy_better_switches") + of("policy_reverts")
+            });
+            out.rows.push(row(figure, "exchanges", format!("{name}, {scheduler}"), exchanges, "").detail());
+        }
+    }
+
+    /// The paired difference of `scheduler`, arm `ours`, from the best fixed one, and whether it is what is asked for.
+    fn add_difference(&self, out: &mut FigureResult, scheduler: &str, ours: usize, best: usize, possible: f64) {
+        let (gain, half) = paired(&self.whole[ours], &self.whole[best]);
+        let Outcome { figure, name, .. } = self;
+        let case = format!("{name}, {scheduler} over {}, the best fixed one (± {half:.2})", FIXED[best]);
+        // On a device, what the interval includes may be chance.
+        let most = if self.real { gain + half } else { gain };
+        // Where phases want different schedulers there is something to gain; elsewhere nothing may be lost.
+        let holds = if possible >= WORTH_IT { gain - half > 0.0 && gain >= 5.0 } else { most >= -1.0 };
+        out.rows.push(row(figure, "paired difference", case, gain, "%").order(half.is_finite().then_some(holds)));
+    }
 }
 
 /// Mean of the paired differences of throughput, per cent, and half of its 95 % interval.

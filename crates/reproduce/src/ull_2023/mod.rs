@@ -18,7 +18,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Linux I/O schedulers on an ultra-low-latency SSD: performance and energy (2023; Optane P4801X, Linux 5.18)",
     calibration: "ten constants of host and schedulers on table 1 (16 numbers); the lock's contention on \"around 200 J\"; the powers of cores on 52 W; the rest is predicted",
-    real: true,
+    real: crate::Real::Kernel,
     figures: &[
         Figure { name: "table-1", title: "median latency of 4 KB reads and writes at depth 1", run: table_1 },
         Figure { name: "figure-1", title: "IOPS of one tenant, depth 1 to 128", run: figure_1 },

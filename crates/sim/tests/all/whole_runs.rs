@@ -309,3 +309,28 @@ fn every_ready_scenario_runs_with_the_devices_and_schedulers_it_names() {
     }
     assert!(seen >= 5);
 }
+
+/// Neighbouring reads that arrive together merge, unless the trace says that they are of different kinds.
+#[test]
+fn a_traces_tags_reach_the_requests_of_the_block_layer() {
+    let folder = tempfile::tempdir().unwrap();
+    let merges = |name: &str, tags: [&str; 2]| {
+        let path = folder.path().join(name);
+        let lines = (0..256u64).map(|i| {
+            let time = i / 32 * 100_000;
+            format!("{time},R,{},8,1,{}\n", i * 8, tags[i as usize % 2])
+        });
+        std::fs::write(
+            &path,
+            "time_us,op,offset_sectors,size_sectors,task,io_tag\n".to_owned() + &lines.collect::<String>(),
+        )
+        .unwrap();
+        let toml = format!("queue_depth = 1\n[[task]]\nname = \"replay\"\ntrace = \"{}\"\n", path.display());
+        let run = run(&toml, "hdd:st1000dm003", "mq-deadline");
+        assert_eq!(run.completed, 256, "{name}");
+        run.merges.back + run.merges.front + run.merges.requests
+    };
+    assert!(merges("one", ["12", "JOURNAL"]) > 100);
+    assert!(merges("unknown", ["-", ""]) > 100);
+    assert_eq!(merges("two", ["JOURNAL", "FILE_4KB"]), 0);
+}

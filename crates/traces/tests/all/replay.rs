@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{Flags, Io, Nanos, Op};
+use dumbwaiter_learn::Tag;
 use dumbwaiter_traces::{
     Fit, Format, Known, Options, Record, Replay, ReplayMode, ReplayOptions, StatusHandle, TraceWriter, open,
 };
@@ -29,6 +30,32 @@ fn options(mode: ReplayMode) -> ReplayOptions {
 
 fn replay(records: &[Record], options: &ReplayOptions) -> Replay {
     Replay::open(&[trace(records).path()], &Options::default(), options, None).unwrap()
+}
+
+#[test]
+fn a_replayed_request_has_the_tag_of_its_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let text = "time_us,op,offset_sectors,size_sectors,io_tag\n0,R,0,8,12\n1,W,8,8,file_4kb\n2,R,16,8,\n3,R,24,8,-\n4,R,32,8,24\n";
+    std::fs::write(&path, text).unwrap();
+    let told = || {
+        let replay = Replay::open(&[&path], &Options::default(), &options(ReplayMode::Open { speed: 1.0 }), None);
+        let mut told = Vec::new();
+        run(replay.unwrap(), |_, want, _| {
+            told.push(Tag::of_io(&Io { stream: want.stream, flags: want.flags, ..Io::default() }));
+        });
+        told
+    };
+    // 24 is no tag: that line is left out.
+    assert_eq!(told(), [Tag::JOURNAL, Tag::FILE_4KB, Tag::UNKNOWN, Tag::UNKNOWN]);
+    // What the kernel marked as metadata is that, if nothing else is said.
+    let marked = Record { flags: Flags::META, ..at(0, 0, 1) };
+    let said = Record { tag: Some(Tag::JOURNAL), ..marked };
+    let mut told = Vec::new();
+    run(replay(&[marked, said], &options(ReplayMode::Open { speed: 1.0 })), |_, want, _| {
+        told.push(Tag::of_io(&Io { stream: want.stream, flags: want.flags, ..Io::default() }));
+    });
+    assert_eq!(told, [Tag::META, Tag::JOURNAL]);
 }
 
 /// Runs against a device that serves requests in order in 100 µs each; returns the issued requests with their times.

@@ -1,6 +1,7 @@
 //! Written records are read back as far as the format can express them.
 
 use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_learn::Tag;
 use dumbwaiter_traces::{Columns, Format, Known, Options, Record, TraceWriter, Written, convert, open};
 use proptest::prelude::*;
 
@@ -41,6 +42,7 @@ fn records(ops: &'static [Op]) -> impl Strategy<Value = Vec<Record>> {
                     r.flags = r.flags.with(flag);
                 }
             }
+            r.tag = Tag::from_code(marks >> 3);
             if op == Op::Flush {
                 (r.sector, r.sectors, r.latency, r.wait) = (0, 0, None, None);
                 r.flags = r.flags.without(Flags::PREFLUSH);
@@ -56,7 +58,7 @@ const EVERY: &[Op] = &[Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureEr
 
 /// The part of a record that a format can express.
 fn kept(format: Format, r: &Record, several: bool) -> Record {
-    let mut k = Record { flags: Flags::NONE, wait: None, latency: None, task: 0, ..*r };
+    let mut k = Record { flags: Flags::NONE, wait: None, latency: None, task: 0, tag: None, ..*r };
     let unit = match format {
         Format::Tencent => 1_000_000_000,
         _ => 1,
@@ -141,7 +143,7 @@ proptest! {
     fn columns_of_any_unit_are_read_back(records in records(DATA), time in prop::sample::select(vec!["s", "ms", "us", "100ns", "ns"])) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let columns = Columns::parse(&format!("device,time_{time},op,latency_{time},offset_bytes,size_sectors,task,wait_ns")).unwrap();
+        let columns = Columns::parse(&format!("device,time_{time},op,latency_{time},offset_bytes,size_sectors,task,wait_ns,io_tag")).unwrap();
         write(&path, Format::Columns, Some(&columns), &records);
         let want: Vec<Record> = records.iter().map(|r| Record { flags: Flags::NONE, ..*r }).collect();
         // By the written header line, and by name.
