@@ -24,6 +24,9 @@ const SLICE_BYTES: u64 = DISK_BYTES / 4;
 const WEIGHTS: [u32; 4] = [100, 200, 400, 500];
 /// Requests that a memory device is given at a time.
 const MEMORY_DEPTH: u32 = 8;
+/// Turns in which a scheduler is compared with `none`, for each window, and how many times shorter than a window one is.
+const TURNS_PER_WINDOW: u32 = 3;
+const TURNS_IN_WINDOW: u64 = 5;
 /// Time within which a cancelled measurement ends.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Bounds of the figures.
@@ -201,6 +204,7 @@ fn window_pv(weights: &[f64], bytes: &[f64]) -> f64 {
 }
 
 /// One target under measurement.
+#[derive(Clone, Copy)]
 struct Work<'a> {
     plan: &'a Plan,
     folder: &'a Path,
@@ -248,10 +252,29 @@ impl Work<'_> {
         rows.push(self.row(load, "PV, worst window", worst(&ours), (None, Some(MOST_PV))));
         rows.push(self.row(load, "PV of none", worst(&none), (None, None)));
         // Under `none` sizes are mixed in other proportions, and bytes cannot be compared.
-        let least = (load != "mixed").then_some(LEAST_THROUGHPUT);
-        let ratio = ours.bytes_per_s() / none.bytes_per_s();
+        let (ratio, least) = match load {
+            "mixed" => (ours.bytes_per_s() / none.bytes_per_s(), None),
+            _ => (self.beside_none(readers)?, Some(LEAST_THROUGHPUT)),
+        };
         rows.push(self.row(load, "throughput, of none", ratio, (least, None)));
         Ok(())
+    }
+
+    /// Throughput, of that of `none`, in short turns: a drive whose speed changes meanwhile does not favour one of them.
+    fn beside_none(&self, readers: &[Reader]) -> Result<f64> {
+        let plan = Plan { window: Nanos(self.plan.window.0 / TURNS_IN_WINDOW), windows: 1, ..self.plan.clone() };
+        let work = Work { plan: &plan, ..*self };
+        let (mut ours, mut none) = (0.0, 0.0);
+        for turn in 0..TURNS_PER_WINDOW * self.plan.windows {
+            let mut turns = [(self.plan.scheduler.as_str(), &mut ours), ("none", &mut none)];
+            if turn % 2 == 1 {
+                turns.reverse();
+            }
+            for (scheduler, sum) in turns {
+                *sum += work.serve(scheduler, by_weight(), readers)?.bytes_per_s();
+            }
+        }
+        Ok(ours / none)
     }
 
     /// The tail of a tenant with few requests grows by no more than its share explains.
@@ -268,10 +291,8 @@ impl Work<'_> {
     }
 
     fn one_tenant(&self, rows: &mut Vec<Row>) -> Result<()> {
-        let reader = [random(0, 16 << 10, 32)];
-        let ours = self.serve(&self.plan.scheduler, by_weight(), &reader)?.bytes_per_s();
-        let none = self.serve("none", by_weight(), &reader)?.bytes_per_s();
-        rows.push(self.row("randread 16k", "one active tenant, of none", ours / none, (Some(LEAST_ALONE), None)));
+        let ratio = self.beside_none(&[random(0, 16 << 10, 32)])?;
+        rows.push(self.row("randread 16k", "one active tenant, of none", ratio, (Some(LEAST_ALONE), None)));
         Ok(())
     }
 

@@ -285,9 +285,17 @@ pub trait Scheduler: Send {
         let _ = (join, ctx);
     }
 
-    /// Two queued requests became one: `survivor` has grown at its end, `absorbed` leaves the scheduler.
+    /// Two queued requests became one: `survivor` has grown at its end, `absorbed` leaves the scheduler. `survivor` may be the one that was
+    /// just chosen, see [`Scheduler::follower`].
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
         let _ = (survivor, absorbed, ctx);
+    }
+
+    /// The queued request to be sent as one with `chosen`, which [`Scheduler::next`] has just chosen: one that starts where `chosen` ends.
+    /// It is asked again with what both have become. The two may still be kept apart; if not, [`Scheduler::absorbed`] says so.
+    fn follower(&self, chosen: RequestId, ctx: &Context<'_>) -> Option<RequestId> {
+        let _ = (chosen, ctx);
+        None
     }
 
     /// The queued request before `id` in this policy's order: a candidate for a merge with it.

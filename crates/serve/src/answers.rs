@@ -81,7 +81,7 @@ impl Shard {
     pub(crate) fn set_scheduler(&mut self, text: &str) -> Result<(), Error> {
         let choice = dumbwaiter_schedulers::Choice::parse(text).map_err(|e| Error::Scheduler(e.to_string()))?;
         let (now, setup) = (self.volume.disk.now(), self.volume.disk.layer().config().setup);
-        self.volume.disk.layer_mut().replace(now, choice.build(setup), Handover::Live);
+        self.volume.disk.layer_mut().replace(now, crate::scheduler::build(&choice, setup), Handover::Live);
         self.choice = choice;
         self.ordered_switches += 1;
         Ok(())

@@ -38,6 +38,7 @@ mod operation;
 mod question;
 mod reload;
 mod reservation;
+mod scheduler;
 mod server;
 mod settings;
 mod shard;

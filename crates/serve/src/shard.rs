@@ -116,7 +116,7 @@ impl Shard {
         let choice = Choice::parse(&target_settings.scheduler)
             .map_err(|e| Error::Scheduler(format!("{}: {e}", target_settings.target)))?;
         let config = open.layer_config(&target_settings);
-        let scheduler = choice.build(config.setup);
+        let scheduler = crate::scheduler::build(&choice, config.setup);
         let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
         let direct = open.device.is_none() && open.target.facts().direct;
         let memory_align = if direct { open.target.facts().logical_block as usize } else { 1 };

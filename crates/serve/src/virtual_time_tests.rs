@@ -72,7 +72,8 @@ impl Lab {
         let open = open_target::open(&settings, true, MemoryStore::new(1 << 20)).unwrap();
         let config = open.layer_config(&settings);
         let choice = Choice::parse(scheduler).unwrap();
-        let mut layer = BlockLayer::new(config, choice.build(config.setup), dumbwaiter_block::Tenants::default());
+        let scheduler = crate::scheduler::build(&choice, config.setup);
+        let mut layer = BlockLayer::new(config, scheduler, dumbwaiter_block::Tenants::default());
         let mut tenants = Vec::new();
         for text in exports {
             let export = ExportSettings::parse(text).unwrap();

@@ -166,6 +166,21 @@ impl BlockLayer {
         self.absorbed_leaves(survivor, id);
     }
 
+    /// What the scheduler wants to send along with its choice becomes part of it.
+    #[inline]
+    pub(super) fn join_followers(&mut self, now: Nanos, chosen: RequestId) {
+        loop {
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            let Some(next) = self.scheduler.follower(chosen, &ctx) else { return };
+            if !self.expect_state(next, State::Queued, Fault::WrongMerge) || !self.absorb(chosen, next) {
+                return;
+            }
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            self.scheduler.absorbed(chosen, next, &ctx);
+            self.absorbed_leaves(chosen, next);
+        }
+    }
+
     /// Makes `next` part of `survivor`, both being requests, if rules and limits allow.
     fn absorb(&mut self, survivor: RequestId, next: RequestId) -> bool {
         let other = self.requests[next];

@@ -84,6 +84,7 @@ impl BlockLayer {
                 if !self.expect_state(id, State::Queued, Fault::WrongDispatch) {
                     return None;
                 }
+                self.join_followers(now, id);
                 let request = &mut self.requests[id];
                 request.state = State::Dispatched;
                 request.dispatch = now;

@@ -301,6 +301,10 @@ impl Scheduler for Adaptive {
         self.inner.absorbed(survivor, absorbed, ctx);
     }
 
+    fn follower(&self, chosen: RequestId, ctx: &Context<'_>) -> Option<RequestId> {
+        self.inner.follower(chosen, ctx)
+    }
+
     fn former(&self, id: RequestId) -> Option<RequestId> {
         self.inner.former(id)
     }

@@ -13,10 +13,11 @@
 //! - **Fresh tasks**, which start or were quiet for seconds, weigh a hundred times as much within their tenant until they
 //!   have moved a program's worth of data, and keep their place in the order while they think for a moment.
 //!
-//! On flash, reads and writes go in batches, because a device that alternates between them does less of both.
+//! On flash, reads and writes go in batches, because a device that alternates between them does less of both. Settings let a task be served
+//! for a few requests in a row there, and neighbouring requests of it go as one.
 //!
 //! Bound: between two siblings with a backlog, service over weight differs by at most one largest request of each, plus what
-//! is in the device, plus one exclusive slice. Weakness: a tenant with a high weight that thinks longer than the patience
+//! is in the device, plus one run, plus one exclusive slice. Weakness: a tenant with a high weight that thinks longer than the patience
 //! does not get its share, and tasks that start in a large burst gain nothing.
 //!
 //! - `settings`: the settings
@@ -25,11 +26,13 @@
 //! - `depth`: what tenants got, and the depth that follows from it
 //! - `exclusive`: exclusive slices
 //! - `fresh`: fresh tasks
+//! - `run`: a few requests of one task in a row
 
 mod depth;
 mod exclusive;
 mod fresh;
 mod queue;
+mod run;
 mod settings;
 mod shares;
 #[cfg(test)]
@@ -43,7 +46,8 @@ use dumbwaiter_block::{
 use depth::Depth;
 use exclusive::ExclusiveSlice;
 use fresh::{Reservation, Starts};
-use queue::{Order, Queue, Storage};
+use queue::{Order, Queue, Storage, is_foreground, queue_node};
+use run::Run;
 use settings::Settings;
 pub use settings::TUNABLES;
 use shares::{Hierarchy, NANOSECOND, NodeId, ROOT, SECTOR, task_node, tenant_node, tenant_of, write_back_node};
@@ -63,6 +67,8 @@ struct Slot {
     order: Order,
     /// The driver returned it after it was charged.
     charged: bool,
+    /// It was chosen for the device.
+    sent: bool,
 }
 
 /// What the reservation for a fresh task means now.
@@ -92,6 +98,7 @@ pub struct Headway {
     exclusive: Option<ExclusiveSlice>,
     reservation: Option<Reservation>,
     starts: Starts,
+    run: Run,
     /// Direction of the current batch, and its length.
     batch_dir: Dir,
     batch_len: u64,
@@ -114,6 +121,7 @@ impl Headway {
             exclusive: None,
             reservation: None,
             starts: Starts::default(),
+            run: Run::default(),
             batch_dir: Dir::Read,
             batch_len: 0,
             last_completion: Nanos::ZERO,
@@ -185,6 +193,14 @@ impl Headway {
         Some(first)
     }
 
+    /// The queue that was served last, if its run goes on and it does not keep others from the batch.
+    fn in_run(&self) -> Option<NodeId> {
+        let owner = self.run.owner;
+        let go_on = self.run.goes_on() && self.queues.get(owner as usize)?.waiting > 0;
+        let of_batch = |node: NodeId| self.queues[node as usize].has(self.batch_dir);
+        (go_on && (of_batch(owner) || !self.first().is_some_and(of_batch))).then_some(owner)
+    }
+
     /// The queue in `node` whose turn it is.
     fn first_in(&self, node: NodeId) -> Option<NodeId> {
         let leaf = self.shares.first_leaf(node);
@@ -204,20 +220,25 @@ impl Headway {
     fn send(&mut self, node: NodeId, id: RequestId, in_turn: bool, ctx: &Context<'_>) {
         let fresh = self.is_fresh(node, ctx.now);
         let request = &ctx.requests[id];
-        let charged = std::mem::take(&mut self.slots[id.index()].charged);
+        let slot = &mut self.slots[id.index()];
+        let charged = std::mem::take(&mut slot.charged);
+        slot.sent = true;
         let queue = &mut self.queues[node as usize];
         queue.waiting -= 1;
         queue.in_device += 1;
         let mut used = 0;
         if !charged {
-            queue.note_position(request.sector, request.end());
-            queue.fresh_sectors = queue.fresh_sectors.saturating_sub(u64::from(request.sectors));
+            queue.note_sent(request.sector, request.sectors);
             used = if self.rotational {
                 queue.estimate_ns * NANOSECOND
             } else {
                 u64::from(request.sectors.max(1)) * SECTOR
             };
         }
+        let run = self.depth.scaled(self.settings.run_sectors());
+        let run =
+            if run == 0 || self.rotational { 0 } else { self.shares.in_proportion(run, request.io.tenant.0 as usize) };
+        self.run.served(node, u64::from(request.sectors), run);
         let gains = self.rotational && queue.gains_by_exclusive_slice();
         let slice = self.settings.slice();
         if self.exclusive.is_some_and(|e| tenant_of(e.owner).is_some()) {
@@ -336,16 +357,6 @@ impl Headway {
     }
 }
 
-/// Is it more than read-ahead?
-fn is_foreground(request: &Request) -> bool {
-    !request.io.flags.any(Flags::RAHEAD)
-}
-
-/// Reads and synchronous writes belong to their task, all other writes to their tenant's write-back.
-fn queue_node(request: &Request) -> NodeId {
-    if request.sync() { task_node(request.io.task.0) } else { write_back_node(request.io.tenant.0) }
-}
-
 impl Scheduler for Headway {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         let node = self.queue_of(id, ctx);
@@ -375,7 +386,7 @@ impl Scheduler for Headway {
             self.slots.resize(id.index() + 1, Slot::default());
         }
         let charged = matches!(order, Order::Head) && self.slots[id.index()].charged;
-        self.slots[id.index()] = Slot { queue: node, order, charged };
+        self.slots[id.index()] = Slot { queue: node, order, charged, sent: false };
         self.waiting += 1;
         if first {
             self.shares.set_weight(node, queue::weight_of(request.io.ioprio));
@@ -411,8 +422,10 @@ impl Scheduler for Headway {
             (self.batch_dir, self.batch_len) = (queue::other(self.batch_dir), 0);
         }
         let exclusive = self.exclusive.and_then(|slice| self.first_in(slice.owner));
-        let in_turn = exclusive.is_none();
-        let Some(node) = exclusive.or(reserved).or_else(|| self.first()) else { return Next::Empty };
+        let special = exclusive.or(reserved);
+        let run = if special.is_none() { self.in_run() } else { None };
+        let in_turn = exclusive.is_none() && run.is_none();
+        let Some(node) = special.or(run).or_else(|| self.first()) else { return Next::Empty };
         let Some(id) = self.pick(node) else { return Next::Empty };
         self.send(node, id, in_turn, ctx);
         Next::Dispatch(id)
@@ -496,7 +509,20 @@ impl Scheduler for Headway {
         }
     }
 
-    fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+    fn follower(&self, chosen: RequestId, ctx: &Context<'_>) -> Option<RequestId> {
+        let limit = self.settings.join_sectors();
+        if limit == 0 || self.rotational {
+            return None;
+        }
+        let request = &ctx.requests[chosen];
+        let queue = &self.queues[self.slots[chosen.index()].queue as usize];
+        let next = queue.oldest(request.io.op.dir())?;
+        let follows = ctx.requests[next].sector == request.end();
+        let sectors = u64::from(request.sectors) + u64::from(ctx.requests[next].sectors);
+        (follows && sectors <= self.depth.scaled(limit)).then_some(next)
+    }
+
+    fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
         let Slot { queue: node, order, .. } = self.slots[absorbed.index()];
         let request = &ctx.requests[absorbed];
         self.depth.accounts[request.io.tenant.0 as usize].absorbed();
@@ -506,7 +532,14 @@ impl Scheduler for Headway {
         queue.foreground -= u32::from(is_foreground(request));
         queue.waiting -= 1;
         self.waiting -= 1;
-        if queue.waiting == 0 {
+        let waits = queue.waiting > 0;
+        if self.slots[survivor.index()].sent {
+            // The survivor was charged before it grew.
+            queue.note_sent(request.sector, request.sectors);
+            self.run.used(u64::from(request.sectors));
+            let weight = self.weight(node, self.is_fresh(node, ctx.now));
+            self.shares.charge(node, (u64::from(request.sectors) * SECTOR) as i64, weight, false, waits);
+        } else if !waits {
             self.shares.charge(node, 0, shares::DEFAULT_WEIGHT, false, false);
         }
     }

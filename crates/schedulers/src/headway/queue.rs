@@ -1,8 +1,8 @@
 //! Requests of one task, or of a tenant's write-back.
 
-use dumbwaiter_block::{Dir, IoClass, Ioprio, Nanos, RequestId};
+use dumbwaiter_block::{Dir, Flags, IoClass, Ioprio, Nanos, Request, RequestId};
 
-use super::shares::DEFAULT_WEIGHT;
+use super::shares::{DEFAULT_WEIGHT, NodeId, task_node, write_back_node};
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Tree, TreeArena};
 
@@ -110,11 +110,18 @@ impl Queue {
         self.lists[dir as usize].pop_front(&mut storage.links)
     }
 
-    /// Notes the position of a request that is sent.
+    /// The oldest request of this direction.
     #[inline]
-    pub(super) fn note_position(&mut self, sector: u64, end: u64) {
+    pub(super) fn oldest(&self, dir: Dir) -> Option<RequestId> {
+        self.lists[dir as usize].front()
+    }
+
+    /// Notes the position of a request that is sent, and what it moves.
+    #[inline]
+    pub(super) fn note_sent(&mut self, sector: u64, sectors: u32) {
         self.near = self.near << 1 | u8::from(sector.abs_diff(self.position) <= NEAR_SECTORS);
-        self.position = end;
+        self.position = sector.saturating_add(u64::from(sectors));
+        self.fresh_sectors = self.fresh_sectors.saturating_sub(u64::from(sectors));
     }
 
     /// Would a slice of a disk for itself save seeks?
@@ -134,4 +141,14 @@ pub(super) fn weight_of(ioprio: Ioprio) -> u64 {
         IoClass::Idle => DEFAULT_WEIGHT / 16,
         _ => (8 - u64::from(ioprio.level())) * DEFAULT_WEIGHT / 4,
     }
+}
+
+/// Is it more than read-ahead?
+pub(super) fn is_foreground(request: &Request) -> bool {
+    !request.io.flags.any(Flags::RAHEAD)
+}
+
+/// Reads and synchronous writes belong to their task, all other writes to their tenant's write-back.
+pub(super) fn queue_node(request: &Request) -> NodeId {
+    if request.sync() { task_node(request.io.task.0) } else { write_back_node(request.io.tenant.0) }
 }

@@ -52,6 +52,22 @@ pub const TUNABLES: &[Tunable] = &[
         default: 1,
         help: "reduce the queue depth while a tenant is behind its share",
     },
+    Tunable {
+        name: "run_kib",
+        unit: "KiB",
+        min: 0,
+        max: 1024,
+        default: 0,
+        help: "what a task of a tenant of mean weight may move in a row on flash; 0: turns change with each request",
+    },
+    Tunable {
+        name: "join_kib",
+        unit: "KiB",
+        min: 0,
+        max: 1024,
+        default: 0,
+        help: "neighbouring requests of a task go to flash as one of up to this size; 0: each goes alone",
+    },
 ];
 
 /// Values of the settings, in the order of [`TUNABLES`].
@@ -96,5 +112,13 @@ impl Settings {
 
     pub(super) fn follow_shares(&self) -> bool {
         self.values[5] != 0
+    }
+
+    pub(super) fn run_sectors(&self) -> u64 {
+        self.values[6] * 2
+    }
+
+    pub(super) fn join_sectors(&self) -> u64 {
+        self.values[7] * 2
     }
 }

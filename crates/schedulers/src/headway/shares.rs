@@ -89,6 +89,8 @@ pub(super) struct Hierarchy {
     /// The `ready` trees.
     ready: TreeArena,
     learned: bool,
+    /// Tenants that have shares.
+    tenants: u64,
     /// Weights of the tenants nested in each tenant, and last of those in none: kept to be reused.
     weights_below: Vec<u64>,
     /// Tenants whose shares wait for that of the tenant around them: kept to be reused.
@@ -101,6 +103,7 @@ impl Hierarchy {
             nodes: vec![Node { live: true, ..Node::default() }],
             ready: TreeArena::default(),
             learned: false,
+            tenants: 0,
             weights_below: Vec::new(),
             path: Vec::new(),
         }
@@ -152,6 +155,7 @@ impl Hierarchy {
         let below = |parent: Option<TenantId>| parent.map_or(slots, |p| p.0 as usize).min(slots);
         self.weights_below.clear();
         self.weights_below.resize(slots + 1, 0);
+        self.tenants = all().count() as u64;
         for (id, tenant) in all() {
             self.weights_below[below(tenant.parent)] += u64::from(tenant.weight);
             self.add(tenant_node(id.0));
@@ -231,6 +235,11 @@ impl Hierarchy {
     /// A tenant's part of [`WHOLE`]; 0 for an unknown one.
     pub(super) fn share(&self, tenant: usize) -> u64 {
         self.nodes.get(tenant_node(tenant as u32) as usize).map_or(0, |n| n.share)
+    }
+
+    /// A tenant's part of an amount that is meant for one of mean weight: `amount` times its share over the mean one, four times at most.
+    pub(super) fn in_proportion(&self, amount: u64, tenant: usize) -> u64 {
+        (amount * self.share(tenant) * self.tenants / WHOLE).min(4 * amount)
     }
 
     /// Was this tenant more than [`LAG`] behind when it last became busy?

@@ -1,4 +1,4 @@
-use dumbwaiter_block::{Ioprio, Op, Requests, State, Tenant, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Ioprio, Op, Requests, State, Task, Tenant, Tenants};
 use proptest::prelude::*;
 
 use super::*;
@@ -252,4 +252,74 @@ fn connects_and_disconnects_leave_nothing() {
     }
     assert_eq!(sizes[0], sizes[9_999]);
     assert!(!lab.headway.shares.is_live(tenant_node(1)) && !lab.headway.shares.is_live(task_node(1)));
+}
+
+#[test]
+fn a_run_serves_a_task_a_few_times_in_a_row_and_shares_hold() {
+    let switches = |run_kib| {
+        let mut lab = Lab::new(&[100, 300], 1);
+        lab.headway.set("run_kib", run_kib);
+        (0..2).for_each(|tenant| (0..32).for_each(|_| _ = lab.read(tenant)));
+        let (mut got, mut switches, mut last, mut longest, mut in_row) = ([0, 0], 0, 2, 0, 0);
+        for _ in 0..800 {
+            let id = lab.next().unwrap();
+            let tenant = lab.tenant(id);
+            in_row = if tenant == last { in_row + 1 } else { 1 };
+            longest = longest.max(in_row);
+            switches += usize::from(tenant != last);
+            last = tenant;
+            got[tenant as usize] += 1;
+            lab.complete(id);
+            lab.read(tenant);
+        }
+        assert!(200usize.abs_diff(got[0]) <= 16, "run of {run_kib} KiB: {got:?}");
+        (switches, longest)
+    };
+    let (alone, _) = switches(0);
+    let (in_runs, longest) = switches(32);
+    assert!(in_runs * 3 < alone, "{in_runs} changes of the tenant, {alone} without runs");
+    // A run of 12 requests of 4 KiB, and one that begins while the other tenant is still ahead.
+    assert!(longest <= 24, "{longest} requests of one tenant in a row");
+}
+
+#[test]
+fn neighbours_of_a_task_go_as_one_request_and_are_charged() {
+    let config = Config { setup: Setup { device_depth: 1, ..Setup::default() }, nomerges: 2, ..Config::default() };
+    let mut scheduler = Headway::new(config.setup);
+    scheduler.set("low_latency", 0);
+    scheduler.set("join_kib", 32);
+    let mut layer = BlockLayer::new(config, Box::new(scheduler), Tenants::default());
+    let now = Nanos::ZERO;
+    let tenants = [0, 1].map(|_| layer.add_tenant(now, Tenant { weight: 100, parent: None }).unwrap());
+    let tasks = tenants.map(|tenant| layer.add_task(now, Task { tenant, ioprio: Ioprio::DEFAULT }).unwrap());
+    let mut issued = [0u64; 2];
+    let mut submit = |layer: &mut BlockLayer, now, at: usize| {
+        // The first reads in a row, the second reads every other block.
+        let sector = issued[at] * [8, 16][at] + [0, 1 << 20][at];
+        issued[at] += 1;
+        let io = Io { op: Op::Read, sector, sectors: 8, task: tasks[at], tenant: tenants[at], ..Io::default() };
+        layer.submit(now, io, None);
+    };
+    (0..2).for_each(|at| (0..32).for_each(|_| submit(&mut layer, now, at)));
+    let (mut moved, mut sizes, mut finished) = ([0u64; 2], [0u32; 2], Vec::new());
+    for turn in 1..2000 {
+        let now = Nanos(turn * 1000);
+        let id = layer.poll(now).unwrap();
+        let request = layer.request(id);
+        let at = usize::from(request.io.tenant == tenants[1]);
+        let (begin, sectors, end) = (request.sector, request.sectors, request.end());
+        sizes[at] = sizes[at].max(sectors);
+        moved[at] += u64::from(sectors);
+        // The parts follow each other.
+        let last = layer.parts(id).fold(begin, |at, part| {
+            assert_eq!(part.sector, at);
+            at + u64::from(part.sectors)
+        });
+        assert_eq!(last, end);
+        layer.complete(now, id, Ok(()), &mut finished);
+        finished.drain(..).for_each(|_| submit(&mut layer, now, at));
+    }
+    assert!(layer.fault().is_none());
+    assert_eq!(sizes, [64, 8], "sectors of the largest request of each tenant");
+    assert!(moved[0].abs_diff(moved[1]) <= 2 * 64, "{moved:?}");
 }

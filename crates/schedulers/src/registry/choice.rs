@@ -97,8 +97,13 @@ impl Choice {
 
     /// Builds the scheduler for a device.
     pub fn build(&self, setup: Setup) -> Box<dyn Scheduler> {
+        self.build_over(setup, &[])
+    }
+
+    /// As [`Choice::build`], with other defaults for some of its tunables. What the choice says goes before them.
+    pub fn build_over(&self, setup: Setup, defaults: &[(&str, i128)]) -> Box<dyn Scheduler> {
         let mut scheduler = (self.factory)(setup);
-        for (name, value) in &self.numbers {
+        for (name, value) in defaults.iter().chain(&self.numbers) {
             scheduler.set(name, *value);
         }
         scheduler

@@ -15,6 +15,8 @@ pub struct Checked {
     inner: Box<dyn Scheduler>,
     setup: Setup,
     queued: BTreeSet<RequestId>,
+    /// The last answer: requests may join it until the next call.
+    chosen: Option<RequestId>,
     /// Let go of and not completed.
     gone: BTreeSet<RequestId>,
     calls: u32,
@@ -25,7 +27,8 @@ pub struct Checked {
 impl Checked {
     /// A scheduler around `inner`, which was built with `setup`.
     pub fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
-        Checked { inner, setup, queued: BTreeSet::new(), gone: BTreeSet::new(), calls: 0, waits: Arc::default() }
+        let (queued, gone) = (BTreeSet::new(), BTreeSet::new());
+        Checked { inner, setup, queued, chosen: None, gone, calls: 0, waits: Arc::default() }
     }
 
     /// `waits` will tell whether the last answer was to wait.
@@ -65,11 +68,13 @@ impl Scheduler for Checked {
             self.inner = self.inner.clone_box();
         }
         let next = self.inner.next(hw_queue, ctx);
+        self.chosen = None;
         self.waits.store(matches!(next, Next::WaitUntil(_)), Ordering::Relaxed);
         match next {
             Next::Dispatch(id) => {
                 assert!(self.queued.remove(&id), "request {} dispatched, which is not queued", id.0);
                 assert!(self.gone.insert(id));
+                self.chosen = Some(id);
                 if self.inner.traits().per_queue {
                     assert_eq!(self.setup.hw_queue_of(ctx.requests[id].io.cpu), hw_queue, "of another queue");
                 }
@@ -117,9 +122,18 @@ impl Scheduler for Checked {
     }
 
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
-        assert!(self.queued.contains(&survivor), "request {} absorbs and is not queued", survivor.0);
+        let may = self.queued.contains(&survivor) || self.chosen == Some(survivor);
+        assert!(may, "request {} absorbs and is neither queued nor just chosen", survivor.0);
         assert!(self.queued.remove(&absorbed), "request {} is absorbed and was not queued", absorbed.0);
         self.inner.absorbed(survivor, absorbed, ctx);
+    }
+
+    fn follower(&self, chosen: RequestId, ctx: &Context<'_>) -> Option<RequestId> {
+        assert_eq!(self.chosen, Some(chosen), "asked what follows request {}, which was not just chosen", chosen.0);
+        let next = self.inner.follower(chosen, ctx)?;
+        assert!(self.queued.contains(&next), "the follower {} is not queued", next.0);
+        assert_eq!(ctx.requests[next].sector, ctx.requests[chosen].end(), "the follower {} is not next to it", next.0);
+        Some(next)
     }
 
     fn former(&self, id: RequestId) -> Option<RequestId> {
