@@ -35,7 +35,7 @@ impl Shard {
         let listener = bind_unix(&path)?;
         listener.set_nonblocking(true).map_err(Error::io("cannot make a socket non-blocking"))?;
         let watch = self.volume.watch(listener.as_fd(), Interest::Read, SOCKET_OWNER | place)?;
-        self.sockets[at] = Some(DeviceSocket { listener, path, watch, name });
+        self.sockets[at] = Some(DeviceSocket { listener, successor: None, path, watch, name });
         Ok(())
     }
 
@@ -68,12 +68,15 @@ impl Shard {
                 }
                 return Ok(());
             }
-            let Some(Some(socket)) = self.sockets.get(place as usize) else { return Ok(()) };
-            let stream = match socket.listener.accept() {
-                Ok((stream, _)) => stream,
-                // No machine is waiting, or it has disconnected again.
-                Err(_) => return Ok(()),
-            };
+            let Some(Some(socket)) = self.sockets.get_mut(place as usize) else { return Ok(()) };
+            let accepted = socket.successor.take().or_else(|| socket.listener.accept().ok().map(|(stream, _)| stream));
+            // No machine is waiting, or it has disconnected again.
+            let Some(stream) = accepted else { return Ok(()) };
+            if before.and_then(|index| self.clients[index].as_ref()).is_some_and(|client| client.is_gone()) {
+                // The other one left since it was looked at.
+                socket.successor = Some(stream);
+                continue;
+            }
             let peer = match rustix::net::sockopt::socket_peercred(&stream) {
                 Ok(peer) => format!("machine of process {} of user {}", peer.pid.as_raw_nonzero(), peer.uid.as_raw()),
                 Err(_) => "a machine".to_owned(),
