@@ -16,8 +16,8 @@ fn shares(scheduler: &str) -> Vec<f64> {
         "four:weight=400,offset=2G,size=1G",
         "five:weight=500,offset=3G,size=1G",
     ];
-    // 8 requests of 1 ms at a time: 8,000 IOPS, far below what any machine serves.
-    let running = Running::with("emulate:null:0us?latency_ns=1000000&depth=8", &exports, |settings| {
+    // 8 requests of 4 ms at a time: 2,000 IOPS, far below what any machine serves, a busy one too.
+    let running = Running::with("emulate:null:0us?latency_ns=4000000&depth=8", &exports, |settings| {
         settings.targets[0].scheduler = scheduler.into();
     });
     let (stop, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 4]);
