@@ -401,9 +401,9 @@ fn exports_that_are_added_and_removed_bring_and_take_their_sockets() {
 
 #[test]
 fn machines_and_nbd_clients_share_by_weight() {
-    // As in `shares`: 8,000 IOPS, far below what any machine serves.
+    // As in `shares`: 2,000 IOPS, far below what any machine serves.
     let exports = ["one:weight=100,size=1G", "three:weight=300,offset=1G,size=1G"];
-    let running = Running::with("emulate:null:0us?latency_ns=1000000&depth=8", &exports, |settings| {
+    let running = Running::with("emulate:null:0us?latency_ns=4000000&depth=8", &exports, |settings| {
         settings.vhost_user.clone_from(&settings.unix);
     });
     let (stop, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
@@ -439,7 +439,7 @@ fn machines_and_nbd_clients_share_by_weight() {
             std::thread::sleep(Duration::from_secs(1));
             let (after, seconds) = (count(), begun.elapsed().as_secs_f64());
             let window = [0, 1].map(|place| (after[place] - before[place]) as f64);
-            busy = (window[0] + window[1]) / (8000.0 * seconds);
+            busy = (window[0] + window[1]) / (2000.0 * seconds);
             if busy > 0.9 {
                 got = Some(window);
                 break;
