@@ -1,8 +1,12 @@
 import os
 import pathlib
+import signal
 from typing import Iterator
 
 import pytest
+
+# A script's background jobs ignore Ctrl-C, and so do the programs that they start: tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
