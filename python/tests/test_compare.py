@@ -58,13 +58,13 @@ def test_names_suites_and_until_are_the_command_s(what, words, keywords, command
 
 
 def test_a_result_is_gone_on_with(tmp_path):
-    settings = dict(duration="10ms", progress=None)
+    settings = dict(duration="10ms", warmup=0, progress=None)
     few = dw.compare(NVME, replicates=1, **settings)
     few.to_json(tmp_path / "few.json")
     whole = dw.compare(NVME, replicates=2, **settings)
     for resume in (few, tmp_path / "few.json"):
         seen = []
-        found = dw.compare(NVME, replicates=2, resume=resume, duration="10ms", progress=lambda *told: seen.append(told))
+        found = dw.compare(NVME, replicates=2, resume=resume, **{**settings, "progress": lambda *told: seen.append(told)})
         assert found.runs.to_pydict() == whole.runs.to_pydict() and seen[-1][:2] == (6, 6)
     for wrong, said in [(dict(resume=few, seed=9), "another scenario"), (dict(resume=7), "expected a Result"), (dict(until_time="1s"), "until")]:
         with pytest.raises(dw.InputError, match=said):
@@ -78,7 +78,7 @@ def test_the_module_is_the_command(command):
 
 
 def test_a_result_pickles_and_is_saved_and_loaded(tmp_path):
-    result = dw.compare(NVME, duration="10ms", replicates=1, progress=None)
+    result = dw.compare(NVME, duration="10ms", warmup=0, replicates=1, progress=None)
     assert pickle.loads(pickle.dumps(result)) == result
     result.to_json(tmp_path / "r.json")
     assert dw.Result.load(tmp_path / "r.json") == result
@@ -154,13 +154,13 @@ def test_a_scenario_that_cannot_be_loaded_is_named(tmp_path):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_process_may_compare_after_its_parent_did(method):
-    dw.compare(NVME, duration="5ms", progress=None)
+    dw.compare(NVME, duration="5ms", warmup=0, progress=None)
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(compared).best == compared().best
 
 
 def compared():
-    return dw.compare(NVME, duration="5ms", replicates=1, progress=None)
+    return dw.compare(NVME, duration="5ms", warmup=0, replicates=1, progress=None)
 
 
 def test_threads_and_an_event_loop_may_compare_at_once():

@@ -22,7 +22,7 @@ class Endless(Lifo):
 
 NVME = "scenarios/nvme-random.toml"
 RUNS = dict(duration="20s", replicates=5000, limit=20000, progress=None)
-grid = dw.Sweep({"devices": ["null:0us"], "schedulers": ["none"], "duration": "20ms", "replicates": 1,
+grid = dw.Sweep({"devices": ["null:0us"], "schedulers": ["none"], "duration": "20ms", "warmup": 0, "replicates": 1,
                  "task": [{"name": "r", "rw": "randread", "bs": "4k", "iodepth": 8}]}, {"seed": list(range(100_000))})
 out = tempfile.mkdtemp()
 found = lambda: len(SweepFolder.open(out, grid.plan).done())

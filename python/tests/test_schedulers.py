@@ -11,7 +11,7 @@ import pytest
 import dumbwaiter as dw
 
 NVME = "scenarios/nvme-random.toml"
-SHORT = dict(duration="20ms", replicates=1, progress=None)
+SHORT = dict(duration="20ms", warmup="5ms", replicates=1, progress=None)
 
 
 class Lifo(dw.Scheduler):

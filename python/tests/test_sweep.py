@@ -23,6 +23,7 @@ device = ["null:0us", "ssd:850pro-256"]
 scheduler = ["none", "mq-deadline"]
 queue_depth = [1, 2, 8]
 duration = "{duration}"
+warmup = "5ms"
 replicates = 2
 [where]
 not = [{{ device = "ssd:*", queue_depth = 8 }}]
@@ -63,7 +64,7 @@ def test_the_command_and_the_package_give_the_same_rows(sweep, tmp_path, command
 
 def test_a_folder_may_grow_but_not_change(sweep, tmp_path):
     base = dw.Scenario.load("scenarios/nvme-random.toml")
-    axes = {"device": ["null:0us"], "scheduler": ["none"], "queue_depth": [1, 2], "duration": "5ms", "replicates": 1}
+    axes = {"device": ["null:0us"], "scheduler": ["none"], "queue_depth": [1, 2], "duration": "5ms", "warmup": 0, "replicates": 1}
     out = tmp_path / "out"
     dw.sweep(dw.Sweep(base, axes), out, progress=None)
     assert dw.sweep(dw.Sweep(base, {**axes, "queue_depth": [1, 2, 4]}), out, progress=None)[2:] == (2, 1, 0)
@@ -83,13 +84,13 @@ def test_a_folder_may_grow_but_not_change(sweep, tmp_path):
 
 
 def test_an_axis_of_seeds_has_one_column(tmp_path):
-    axes = {"device": ["null:0us"], "scheduler": ["none"], "seed": [3, 9], "duration": "5ms", "replicates": 2}
+    axes = {"device": ["null:0us"], "scheduler": ["none"], "seed": [3, 9], "duration": "5ms", "warmup": 0, "replicates": 2}
     dw.sweep(dw.Sweep("scenarios/nvme-random.toml", axes), tmp_path / "out", progress=None)
     assert sorted(rows(tmp_path / "out").seed) == [3, 4, 9, 10]
 
 
 def test_a_cell_that_fails_is_a_row_with_its_error(tmp_path):
-    axes = {"device": ["null:0us"], "scheduler": ["none", "frob"], "duration": "5ms", "replicates": 1}
+    axes = {"device": ["null:0us"], "scheduler": ["none", "frob"], "duration": "5ms", "warmup": 0, "replicates": 1}
     grid = dw.Sweep("scenarios/nvme-random.toml", axes)
     assert dw.sweep(grid, tmp_path / "out", progress=None)[1:] == (2, 0, 2, 1)
     table = rows(tmp_path / "out").set_index("scheduler")
@@ -277,7 +278,7 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path):
     finally:
         child.kill()
         child.wait()
-    grid = dw.Sweep("scenarios/nvme-random.toml", {"replicates": 1, "duration": "5ms"})
+    grid = dw.Sweep("scenarios/nvme-random.toml", {"replicates": 1, "duration": "5ms", "warmup": 0})
     for _ in range(2):
         dw.sweep(grid, tmp_path / "b", progress=None)
 
