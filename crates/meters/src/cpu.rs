@@ -212,7 +212,11 @@ mod tests {
         assert!(own.0.voluntary >= 5 && own.1.voluntary >= own.0.voluntary, "{own:?}");
         assert!((process() - before.0).voluntary >= 5);
         // A thread that was joined is in /proc until the kernel has taken it apart.
-        let gone = std::iter::repeat_with(|| threads(&[tid])).find_map(Result::err).unwrap();
+        let look = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            threads(&[tid]).err()
+        };
+        let gone = (0..10_000).find_map(look).expect("it is there for ever");
         assert!(gone.to_string().contains(&tid.to_string()));
         let here = other_process(std::process::id()).unwrap();
         assert!(here.usr_s + here.sys_s >= 0.0 && here.voluntary > 0);
