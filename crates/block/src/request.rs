@@ -190,10 +190,12 @@ impl Requests {
     #[inline]
     pub fn remove(&mut self, id: RequestId) -> Request {
         let slot = &mut self.slots[id.index()];
-        assert!(slot.state != State::Free, "request {} freed twice", id.0);
+        // Read whole before a part of it is written: the CPU waits for all earlier stores where a load spans a younger, smaller store.
+        let request = *slot;
+        assert!(request.state != State::Free, "request {} freed twice", id.0);
         slot.state = State::Free;
         self.free.push(id);
-        *slot
+        request
     }
 
     /// A live request; `None` if no request has this id now.

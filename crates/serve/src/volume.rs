@@ -57,8 +57,8 @@ pub(crate) struct Volume {
     tenants: Vec<Option<Tenant>>,
     operations: Vec<Operation>,
     free: Vec<u32>,
-    /// Done without the disk.
-    early: Vec<Done>,
+    /// Since the last turn, or in this one.
+    happened: Vec<Happened>,
     events: Vec<Event>,
     /// Owners of watched descriptors, by the watch's index.
     watchers: Vec<u32>,
@@ -90,7 +90,7 @@ impl Volume {
             tenants: Vec::new(),
             operations: Vec::new(),
             free: Vec::new(),
-            early: Vec::new(),
+            happened: Vec::new(),
             events: Vec::new(),
             watchers: Vec::new(),
             memory_align,
@@ -249,7 +249,7 @@ impl Volume {
             _ => None,
         };
         if refused.is_some() || (length == 0 && command != Command::Flush) {
-            self.early.push(Done { token, result: refused.map_or(Ok(()), Err), data });
+            self.happened.push(Happened::Done(Done { token, result: refused.map_or(Ok(()), Err), data }));
             return Ok(());
         }
         if let Some(own) = self.tenant_mut(tenant) {
@@ -349,13 +349,10 @@ impl Volume {
         self.release()?;
         self.review_reservations();
         self.search_depth();
-        if !self.early.is_empty() {
-            happened.extend(self.early.drain(..).map(Happened::Done));
-        }
         let review = (!self.reserved.is_empty()).then_some(self.next_review);
         let look = (self.depth_search.is_some() && !self.is_idle()).then_some(self.next_depth_look);
         let due = [deadline, self.next_release(), review, look].into_iter().flatten().min();
-        let due = if happened.is_empty() { due } else { Some(self.disk.now()) };
+        let due = if self.happened.is_empty() { due } else { Some(self.disk.now()) };
         let mut events = std::mem::take(&mut self.events);
         self.disk.turn(due, &mut events)?;
         for event in events.drain(..) {
@@ -372,17 +369,19 @@ impl Volume {
                         failure.outcome
                     ));
                 }
-                Event::Received { tag, buffer, result } => happened.push(Happened::Received { tag, buffer, result }),
-                Event::Commanded { tag, result } => happened.push(Happened::Commanded { tag, result }),
+                Event::Received { tag, buffer, result } => {
+                    self.happened.push(Happened::Received { tag, buffer, result })
+                }
+                Event::Commanded { tag, result } => self.happened.push(Happened::Commanded { tag, result }),
                 Event::Ready { watch, .. } => {
                     let owner = self.watchers.get(watch.index()).copied().unwrap_or(u32::MAX);
-                    happened.push(Happened::Ready { watch, owner });
+                    self.happened.push(Happened::Ready { watch, owner });
                 }
-                Event::Woken => happened.push(Happened::Woken),
+                Event::Woken => self.happened.push(Happened::Woken),
             }
         }
         self.events = events;
-        happened.extend(self.early.drain(..).map(Happened::Done));
+        std::mem::swap(&mut self.happened, happened);
         Ok(())
     }
 
@@ -473,7 +472,7 @@ impl Volume {
             }
             own.latency.add(now.since(since));
         }
-        self.early.push(Done { token, result, data });
+        self.happened.push(Happened::Done(Done { token, result, data }));
     }
 
     /// How long the oldest request of each tenant has waited, by place.
