@@ -57,7 +57,7 @@ pub(crate) struct Volume {
     tenants: Vec<Option<Tenant>>,
     operations: Vec<Operation>,
     free: Vec<u32>,
-    /// Since the last turn, or in this one.
+    /// What happened since the last turn ended.
     happened: Vec<Happened>,
     events: Vec<Event>,
     /// Owners of watched descriptors, by the watch's index.

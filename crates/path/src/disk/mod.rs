@@ -85,9 +85,9 @@ pub struct DiskOptions {
     /// On a loop device with few requests under way: look at the ring for up to 64 us before a wait sleeps, where trials show that this is
     /// faster. For a thread that has its CPU to itself.
     pub spins: bool,
-    /// Requests that one system call hands over at most while no socket and no driver's command is waited for; the next call takes the rest.
-    /// For reads from the page cache, which that call does itself: those who wait for the first of them get on while it does the rest.
-    pub batch: u32,
+    /// Requests that one system call submits at most, 1 or more, unless a receive or a driver's command is under way; the next call submits
+    /// the rest. For reads from the page cache, which the call does itself: clients go on with the first answers while it does more.
+    pub submit_batch: u32,
     /// Takes the place of the target's file; for a target of [`Target::virtual_device`].
     pub device: Option<Box<dyn VirtualDevice>>,
     /// Time stands still but for waits, and a wait is over at once: the clock jumps to what is due next. Tests run a program around a disk with
@@ -107,7 +107,7 @@ impl Default for DiskOptions {
             observer: None,
             bypass_workers: false,
             spins: false,
-            batch: u32::MAX,
+            submit_batch: u32::MAX,
             device: None,
             manual_clock: false,
         }
@@ -156,7 +156,7 @@ pub struct Disk {
     /// Mean service time, ns.
     service: u64,
     sleeper: Option<Sleeper>,
-    batch: u32,
+    submit_batch: u32,
     /// For a device that a thread of this machine serves.
     spinner: Option<Spinner>,
     to_sleep: ToSleep,
@@ -221,7 +221,7 @@ impl Disk {
             signals: rings.passes_messages(),
             rings,
             sleeper: options.completion.sleep.map(Sleeper::new),
-            batch: options.batch,
+            submit_batch: options.submit_batch.max(1),
             spinner: spins.then(Spinner::new),
             completion: options.completion,
             batching: options.batching,
@@ -346,7 +346,7 @@ impl Disk {
     /// Queues what the scheduler chooses now; the next call on the ring hands it over.
     fn queue(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
         self.unplug();
-        let mut left = if self.receives.any() || self.commands.any() { u32::MAX } else { self.batch };
+        let mut left = if self.receives.any() || self.commands.any() { u32::MAX } else { self.submit_batch };
         while left > 0
             && let Some(id) = self.layer.poll(self.now)
         {
