@@ -2,8 +2,10 @@
 
 use crate::in_force::{InForce, Loss};
 
-/// Samples after which a candidate that is neither better nor worse is not tried any more.
+/// Samples after which a candidate that is neither better nor worse is not tried any more, and the limit for one whose mean is
+/// better: its slots gain time.
 const SAMPLES_MAX: u32 = 2;
+const SAMPLES_MAX_AHEAD: u32 = 8;
 /// Standard errors by which a difference must exceed 0 to count.
 const SURE: f64 = 2.5;
 /// Least relative standard error of a sample: slots differ by more than their parts do.
@@ -162,9 +164,10 @@ impl Scores {
     fn verdict(&self, candidate: usize, hysteresis: f64) -> Verdict {
         let estimate = &self.estimates[candidate];
         let bar = self.estimates[self.baseline].mean * (1.0 + hysteresis);
+        let samples_max = if estimate.mean > bar { SAMPLES_MAX_AHEAD } else { SAMPLES_MAX };
         if estimate.lower() > bar {
             Verdict::Better
-        } else if estimate.upper() < bar || estimate.samples >= SAMPLES_MAX {
+        } else if estimate.upper() < bar || estimate.samples >= samples_max {
             Verdict::NotBetter
         } else {
             Verdict::Open
@@ -250,6 +253,20 @@ mod tests {
             tried += 1;
         }
         assert_eq!((tried, scores.winner()), (2 * SAMPLES_MAX, Some(0)));
+    }
+
+    #[test]
+    fn a_candidate_that_is_ahead_is_tried_until_that_is_sure() {
+        // (relative score, samples until the end, the best).
+        for (ratio, tried, best) in [(1.12, 5, 1), (1.03, SAMPLES_MAX_AHEAD, 0)] {
+            let mut scores = Scores::new(2, 0);
+            let samples = std::iter::from_fn(|| {
+                let next = scores.next_challenger(0.02, &[])?;
+                Some(scores.record(next, ratio, 0.006, 0.02))
+            });
+            assert_eq!(samples.count() as u32, tried, "{ratio}: {scores:?}");
+            assert_eq!(scores.winner(), Some(best), "{ratio}: {scores:?}");
+        }
     }
 
     #[test]

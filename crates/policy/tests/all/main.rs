@@ -294,6 +294,14 @@ fn what_was_learned_outlives_the_policy_as_far_as_its_candidates_are_there() {
     assert!(policy.scores().is_empty());
 }
 
+#[test]
+fn a_lead_too_small_for_two_samples_gets_more() {
+    let mut world = World::new(by_trial());
+    let rates = [63.390824760919855, 455.98278760629705, 1084.01352280036, 1310.9347987679055];
+    world.run(&Load { tasks: 4, rates, ..RANDOM }, 300);
+    assert_eq!(world.in_force, 3, "{:?}", world.history);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
