@@ -144,6 +144,7 @@ impl Shard {
             false => None,
         };
         let mut volume = Volume::new(disk, common.settings.memory, open.trims, memory_align);
+        volume.fills_device_first = direct;
         if target_settings.device_depth == DeviceDepth::Auto {
             volume.search_depth_from_now(config.setup.device_depth);
         }

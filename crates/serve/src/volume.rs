@@ -76,6 +76,8 @@ pub(crate) struct Volume {
     reserved: crate::reservation::Reservations,
     /// Finds the device depth, where that is automatic.
     pub(crate) depth_search: Option<DepthSearch>,
+    /// The device works by itself: it gets the next requests before clients get their replies, or it would be idle meanwhile.
+    pub(crate) fills_device_first: bool,
     next_depth_look: Nanos,
     /// Some tenant has a reservation, or had one.
     any_reserved: bool,
@@ -102,6 +104,7 @@ impl Volume {
             next_review: Nanos::ZERO,
             reserved: crate::reservation::Reservations::default(),
             depth_search: None,
+            fills_device_first: false,
             next_depth_look: Nanos::ZERO,
             any_reserved: false,
         }
@@ -352,7 +355,7 @@ impl Volume {
         let review = (!self.reserved.is_empty()).then_some(self.next_review);
         let look = (self.depth_search.is_some() && !self.is_idle()).then_some(self.next_depth_look);
         let due = [deadline, self.next_release(), review, look].into_iter().flatten().min();
-        let due = if self.happened.is_empty() { due } else { Some(self.disk.now()) };
+        let due = if self.happened.is_empty() && self.events.is_empty() { due } else { Some(self.disk.now()) };
         let mut events = std::mem::take(&mut self.events);
         self.disk.turn(due, &mut events)?;
         for event in events.drain(..) {
@@ -381,6 +384,9 @@ impl Volume {
             }
         }
         self.events = events;
+        if self.fills_device_first && !self.happened.is_empty() && self.disk.layer().queued() > 0 {
+            self.disk.send(&mut self.events)?;
+        }
         std::mem::swap(&mut self.happened, happened);
         Ok(())
     }
@@ -526,5 +532,40 @@ impl Volume {
             self.apply_weight(index, weight);
         }
         self.reserved = reserved;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{DeviceDepth, TargetSettings};
+    use crate::test_volume::volume_of;
+
+    #[test]
+    fn the_device_has_the_next_request_before_a_client_has_its_reply() {
+        for fills_device_first in [true, false] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(1 << 20).unwrap();
+            let target = TargetSettings::new(file.path().to_str().unwrap());
+            let settings = TargetSettings { device_depth: DeviceDepth::Fixed(1), ..target };
+            let mut volume = volume_of(settings);
+            volume.fills_device_first = fills_device_first;
+            let tenant = volume.add_tenant(ExportSettings::whole("a")).unwrap();
+            let task = volume.add_task(tenant).unwrap();
+            for token in 0..2 {
+                let read = Command::Read { offset: 4096 * token, length: 4096 };
+                volume.submit(tenant, task, read, Data::Buffer(Buffer::new(4096)), token).unwrap();
+            }
+            let mut happened = Vec::new();
+            while happened.is_empty() {
+                volume.turn(None, &mut happened).unwrap();
+            }
+            let waiting = u64::from(!fills_device_first);
+            assert_eq!((happened.len(), volume.disk.layer().queued()), (1, waiting), "{fills_device_first}");
+            happened.clear();
+            while happened.is_empty() {
+                volume.turn(None, &mut happened).unwrap();
+            }
+        }
     }
 }
