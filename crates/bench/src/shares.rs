@@ -332,8 +332,13 @@ impl Work<'_> {
             forget_writes: true,
             ..ServeSettings::default()
         };
-        let failed = |e: dumbwaiter_serve::Error| Failure::device(format!("{}: {e}", self.subject.name));
-        let server = Server::start(settings, |_| {}).map_err(failed)?;
+        let (name, mib) = (&self.subject.name, DISK_BYTES >> 20);
+        let refused = |e: dumbwaiter_serve::Error| match e {
+            dumbwaiter_serve::Error::Export { .. } => Failure::refused(format!("{name}: expected at least {mib} MiB: {e}")),
+            _ => Failure::refused(e),
+        };
+        let failed = |e: dumbwaiter_serve::Error| Failure::device(format!("{name}: {e}"));
+        let server = Server::start(settings, |_| {}).map_err(refused)?;
         let moved = self.measure(&names, readers);
         server.shut_down(|| true).map_err(failed)?;
         if self.control.cancelled() {

@@ -1,4 +1,4 @@
-//! `bench engine`, as users meet it.
+//! `bench engine` and `bench shares`, as users meet them.
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -102,4 +102,15 @@ fn bench_engine_keeps_what_was_finished_when_the_target_fails() {
     }
     let out = child.wait_with_output().unwrap();
     assert!(out.status.code() == Some(3) && rows.exists(), "{:?} {said}", out.status);
+}
+
+#[test]
+fn a_target_too_small_for_four_tenants_or_missing_is_refused() {
+    let dir = folder();
+    let small = file(dir.path(), "small", &[1; 2048]);
+    for (on, told) in [(small.as_str(), "expected at least 1024 MiB"), ("/nonexistent", "no such file or device")] {
+        let done = dumbwaiter(&["bench", "shares", "--on", on]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && said.contains(told) && said.contains(on), "{said}");
+    }
 }
