@@ -334,7 +334,9 @@ impl Work<'_> {
         };
         let (name, mib) = (&self.subject.name, DISK_BYTES >> 20);
         let refused = |e: dumbwaiter_serve::Error| match e {
-            dumbwaiter_serve::Error::Export { .. } => Failure::refused(format!("{name}: expected at least {mib} MiB: {e}")),
+            dumbwaiter_serve::Error::Export { .. } => {
+                Failure::refused(format!("{name}: expected at least {mib} MiB: {e}"))
+            }
             _ => Failure::refused(e),
         };
         let failed = |e: dumbwaiter_serve::Error| Failure::device(format!("{name}: {e}"));
