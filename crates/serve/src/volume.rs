@@ -78,6 +78,8 @@ pub(crate) struct Volume {
     pub(crate) depth_search: Option<DepthSearch>,
     /// The device works by itself: it gets the next requests before clients get their replies, or it would be idle meanwhile.
     pub(crate) fills_device_first: bool,
+    /// The target is read through the page cache, whose pages go to sockets.
+    pub(crate) sends_from_file: bool,
     next_depth_look: Nanos,
     /// Some tenant has a reservation, or had one.
     any_reserved: bool,
@@ -105,6 +107,7 @@ impl Volume {
             reserved: crate::reservation::Reservations::default(),
             depth_search: None,
             fills_device_first: false,
+            sends_from_file: false,
             next_depth_look: Nanos::ZERO,
             any_reserved: false,
         }
