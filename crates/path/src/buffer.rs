@@ -144,6 +144,9 @@ pub enum Data {
     Buffer(Buffer),
     /// The caller's memory. As long as the I/O in all, at most [`MAX_IOVECS`] pieces.
     Iovec(Iovecs),
+    /// Nowhere: the scheduler orders the read, and the caller takes the bytes from the file itself once it is done. For data in
+    /// the page cache ([`Target::is_in_memory`](crate::Target::is_in_memory)).
+    InFile,
 }
 
 impl Data {
@@ -153,10 +156,15 @@ impl Data {
         !matches!(self, Data::Scratch)
     }
 
+    /// Is it memory of the caller's?
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self, Data::Buffer(_) | Data::Iovec(_))
+    }
+
     /// Bytes, where it has a length of its own.
     pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
-            Data::Scratch => None,
+            Data::Scratch | Data::InFile => None,
             Data::Buffer(buffer) => Some(buffer.len as u64),
             Data::Iovec(iovecs) => Some(iovecs.bytes),
         }
@@ -166,14 +174,14 @@ impl Data {
     pub(crate) fn count(&self) -> usize {
         match self {
             Data::Iovec(iovecs) => iovecs.count,
-            Data::Scratch | Data::Buffer(_) => 1,
+            Data::Scratch | Data::InFile | Data::Buffer(_) => 1,
         }
     }
 
-    /// Appends the `len` bytes from byte `from` on. Nothing of [`Data::Scratch`], which has no place of its own.
+    /// Appends the `len` bytes from byte `from` on. Nothing of [`Data::Scratch`] and [`Data::InFile`], which have no place of their own.
     pub(crate) fn append_to(&self, from: u64, len: u64, out: &mut Vec<libc::iovec>) {
         match self {
-            Data::Scratch => {}
+            Data::Scratch | Data::InFile => {}
             Data::Buffer(buffer) => append(&[buffer.as_iovec()], from, len, out),
             Data::Iovec(iovecs) => append(iovecs.pieces(), from, len, out),
         }

@@ -18,6 +18,8 @@ use crate::ring::{Ring, RingMode, why_no_ring};
 
 /// The number of the kernel's loop driver (`LOOP_MAJOR` of `linux/major.h`).
 const LOOP_MAJOR: u32 = 7;
+/// The number of `cachestat`, the same everywhere.
+const CACHESTAT: libc::c_long = 451;
 
 /// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +153,28 @@ impl Target {
             "has holes ({} % of it is allocated): reads of holes touch no medium, and are faster than any device; fill it first",
             (allocated * 100 / whole).min(99)
         ))
+    }
+
+    /// Is this part of a file in the page cache, all of it? `false` where the kernel cannot tell (before Linux 6.5), and with direct I/O.
+    pub fn is_in_memory(&self, offset: u64, bytes: u64) -> bool {
+        /// `struct cachestat_range`.
+        #[repr(C)]
+        struct Range {
+            offset: u64,
+            bytes: u64,
+        }
+        if self.facts.direct || bytes == 0 {
+            return false;
+        }
+        let range = Range { offset, bytes };
+        // `struct cachestat`: pages in memory, dirty, under writeback, evicted, recently evicted.
+        let mut pages = [0u64; 5];
+        let fd = self.file.as_raw_fd();
+        // SAFETY: both structures live over the call.
+        let asked = unsafe { libc::syscall(CACHESTAT, fd, &raw const range, pages.as_mut_ptr(), 0) };
+        // SAFETY: a plain call.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        asked == 0 && pages[0] == (offset + bytes).div_ceil(page) - offset / page
     }
 
     /// How it was opened.

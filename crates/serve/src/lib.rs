@@ -21,6 +21,7 @@ mod depth_search;
 mod device_depth;
 mod error;
 mod export_text;
+mod from_file;
 #[doc(hidden)]
 pub mod fuzzing;
 mod histogram;

@@ -122,6 +122,7 @@ impl Shard {
         let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
         let direct = open.device.is_none() && open.target.facts().direct;
         let memory_align = if direct { open.target.facts().logical_block as usize } else { 1 };
+        let emulated = open.device.is_some();
         let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
         let manual_clock = open.manual_clock;
         let submit_batch = if direct || device.is_some() { u32::MAX } else { CACHED_BATCH };
@@ -145,6 +146,7 @@ impl Shard {
         };
         let mut volume = Volume::new(disk, common.settings.memory, open.trims, memory_align);
         volume.fills_device_first = direct;
+        volume.sends_from_file = !direct && !emulated;
         if target_settings.device_depth == DeviceDepth::Auto {
             volume.search_depth_from_now(config.setup.device_depth);
         }

@@ -78,6 +78,10 @@ pub(crate) struct Volume {
     pub(crate) depth_search: Option<DepthSearch>,
     /// The device works by itself: it gets the next requests before clients get their replies, or it would be idle meanwhile.
     pub(crate) fills_device_first: bool,
+    /// The target is read through the page cache, whose pages go to sockets.
+    pub(crate) sends_from_file: bool,
+    /// The tenant of the last request, and since when requests have been its own.
+    pub(crate) alone: (u32, Nanos),
     next_depth_look: Nanos,
     /// Some tenant has a reservation, or had one.
     any_reserved: bool,
@@ -105,6 +109,8 @@ impl Volume {
             reserved: crate::reservation::Reservations::default(),
             depth_search: None,
             fills_device_first: false,
+            sends_from_file: false,
+            alone: (u32::MAX, Nanos::ZERO),
             next_depth_look: Nanos::ZERO,
             any_reserved: false,
         }
@@ -245,6 +251,9 @@ impl Volume {
         data: Data,
         token: u64,
     ) -> Result<(), Error> {
+        if self.alone.0 != tenant {
+            self.alone = (tenant, self.disk.now());
+        }
         let (_, length) = command.range();
         let refused = match command {
             Command::Flush => self.flush_failed.then_some(Errno::EIO),

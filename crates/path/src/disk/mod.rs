@@ -452,6 +452,9 @@ impl Disk {
         if !io.op.carries_data() {
             return None;
         }
+        if matches!(data, Data::InFile) && (io.op != Op::Read || self.device.is_some()) {
+            return Some("only reads of a real target can leave their data in the file".into());
+        }
         match data.bytes() {
             None if self.arena.is_none() => Some("this disk has no buffers of its own".into()),
             Some(given) if given != bytes => Some(format!("{given} bytes of memory for {bytes} bytes of data")),

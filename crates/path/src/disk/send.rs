@@ -10,6 +10,7 @@ use super::Disk;
 use super::in_device::{InDevice, NO_SCRATCH};
 use super::page_cache::{PageCacheMode, Transfer};
 use crate::Error;
+use crate::buffer::Data;
 use crate::user_data::UserData;
 
 /// The scratch buffers' number with the kernel.
@@ -62,6 +63,12 @@ impl Disk {
             Op::Flush => Some(opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()),
             Op::Discard | Op::SecureErase | Op::WriteZeroes => Some(deallocation(op, held.sector, held.bytes)),
         };
+        if held.gathered && self.iovecs[id.index()].is_empty() {
+            // All of it is left in the file.
+            self.held[id.index()] = held;
+            self.done.push((id.0, held.bytes as i32));
+            return Ok(());
+        }
         if held.gathered && self.page_cache != PageCacheMode::Ring && self.bypass_ring(id, &request, held) {
             return Ok(());
         }
@@ -147,9 +154,11 @@ impl Disk {
     }
 
     /// A transfer of the memory of all I/Os that the request consists of, in sector order. `None` without a scratch buffer
-    /// for those that need one.
+    /// for those that need one. One that was merged with others is read even if its data are left in the file.
     fn gather(&mut self, id: RequestId, request: &Outgoing, held: &mut InDevice) -> Option<squeue::Entry> {
-        let needs_scratch = self.layer.parts(id).any(|part| !self.slots.data(part.io.token as u32).is_foreign());
+        let data = |token: u64| self.slots.data(token as u32);
+        let left_in_file = self.layer.parts(id).all(|part| matches!(data(part.io.token), Data::InFile));
+        let needs_scratch = !left_in_file && self.layer.parts(id).any(|part| !data(part.io.token).is_memory());
         let slot = if needs_scratch { Some(self.take_scratch(held.bytes)?) } else { None };
         held.scratch = slot.unwrap_or(NO_SCRATCH);
         held.gathered = true;
@@ -163,7 +172,7 @@ impl Disk {
             let bytes = u64::from(part.sectors) * SECTOR_BYTES;
             self.slots.goes(part.io.token as u32);
             match (self.slots.data(part.io.token as u32), scratch) {
-                (data, Some(scratch)) if !data.is_foreign() => {
+                (data, Some(scratch)) if !data.is_memory() => {
                     let place = scratch.wrapping_add(((part.sector - request.sector) * SECTOR_BYTES) as usize);
                     pieces.push(libc::iovec { iov_base: place.cast(), iov_len: bytes as usize });
                 }

@@ -347,6 +347,44 @@ fn a_split_read_fills_the_memory_of_the_whole_and_merged_reads_their_own() {
 }
 
 #[test]
+fn reads_that_leave_their_data_in_the_file_are_ordered_and_merged_like_others() {
+    let (_dir, path) = numbered_file(1024);
+    let mut disk = disk_with(open(&path), "mq-deadline", config(), scratch());
+    // Split, alone, and merged with one that wants its data.
+    disk.submit(io(Op::Read, 0, 500, 1), Data::InFile).unwrap();
+    disk.submit(io(Op::Read, 900, 8, 2), Data::InFile).unwrap();
+    disk.submit_plugged(io(Op::Read, 600, 8, 3), Data::InFile).unwrap();
+    disk.submit_plugged(io(Op::Read, 608, 8, 4), Data::Buffer(Buffer::new(4096))).unwrap();
+    let done = complete(&mut disk, 4);
+    for (token, result, data) in done {
+        assert_eq!(result, Ok(()), "{token}");
+        match data {
+            Data::Buffer(read) => assert_eq!((token, number_of(&read), number_of(&read[3584..])), (4, 608, 615)),
+            data => assert!(token < 4 && matches!(data, Data::InFile), "{token}"),
+        }
+    }
+    let ledger = *disk.layer().ledger();
+    assert!(ledger.imbalance().is_none() && ledger.merged_front + ledger.merged_back + ledger.joined > 0, "{ledger:?}");
+    let refused = disk.submit(io(Op::Write, 0, 8, 5), Data::InFile).unwrap_err().to_string();
+    assert!(refused.contains("only reads"), "{refused}");
+}
+
+#[test]
+fn a_file_is_in_memory_once_it_was_read_and_is_not_with_direct_io() {
+    let (_dir, path) = numbered_file(1024);
+    let target = open(&path);
+    assert!(!target.is_in_memory(0, 0) && !target.is_in_memory(500 << 10, 64 << 10), "past its end");
+    if !target.is_in_memory(1000, 300_000) {
+        eprintln!("skipped: this kernel cannot tell what is in memory");
+        return;
+    }
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(8 << 20).unwrap();
+    assert!(target.is_in_memory(0, 512 << 10) && !target.is_in_memory(0, 1 << 20), "a hole that nobody has read");
+    let direct = Target::open(&path, &OpenOptions { direct: true, ..OpenOptions::default() });
+    assert!(direct.is_err() || !direct.unwrap().is_in_memory(0, 4096));
+}
+
+#[test]
 fn errors_carry_their_number_and_a_short_read_is_an_error() {
     let (_dir, path) = numbered_file(64);
     let mut disk = disk_with(open(&path), "none", config(), scratch());

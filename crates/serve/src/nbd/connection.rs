@@ -12,6 +12,7 @@ use dumbwaiter_nbd::reply::{self, Extent, Header};
 use dumbwaiter_nbd::wire::{BASE_ALLOCATION_ID, command_flag};
 use dumbwaiter_nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
 use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
+use rustix::io;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 
 use super::status::StatusQuestion;
@@ -56,18 +57,37 @@ struct PartialWrite {
     since: Nanos,
 }
 
+/// The data of a reply.
+enum Payload {
+    None,
+    Buffer(Buffer),
+    /// Bytes of the export, which go from the page cache to the socket.
+    File {
+        offset: u64,
+        length: u32,
+    },
+}
+
 /// A reply that waits to be sent.
 struct Outgoing {
     header: Header,
-    data: Option<Buffer>,
+    payload: Payload,
     /// A reply of BLOCK_STATUS, which has no fixed length.
     whole: Vec<u8>,
 }
 
 impl Outgoing {
+    fn head(&self) -> &[u8] {
+        if self.whole.is_empty() { self.header.as_bytes() } else { &self.whole }
+    }
+
     fn len(&self) -> usize {
-        let header = if self.whole.is_empty() { self.header.as_bytes().len() } else { self.whole.len() };
-        header + self.data.as_ref().map_or(0, |data| data.len())
+        let payload = match &self.payload {
+            Payload::None => 0,
+            Payload::Buffer(buffer) => buffer.len(),
+            Payload::File { length, .. } => *length as usize,
+        };
+        self.head().len() + payload
     }
 }
 
@@ -212,10 +232,16 @@ impl Connection {
                 own.counts.refused += 1;
             }
             self.in_flight += 1;
-            self.answer(reply::error(&request, error, self.rules.structured), None);
+            self.answer(reply::error(&request, error, self.rules.structured), Payload::None);
             return Ok(());
         }
         let carries_data = matches!(request.command, NbdCommand::Read | NbdCommand::Write);
+        if request.command == NbdCommand::Read
+            && with.volume.can_send_from_file(self.tenant, request.offset, request.length)
+        {
+            self.in_flight += 1;
+            return self.submit(index, request, Data::InFile, with);
+        }
         let buffer = if carries_data && request.length > 0 {
             let Some(buffer) = with.volume.take_buffer(self.tenant, request.length) else {
                 self.held = Some(request);
@@ -230,21 +256,15 @@ impl Connection {
             self.write = Some(PartialWrite { request, buffer, filled: 0, since: with.volume.disk.now() });
             return Ok(());
         }
-        self.submit(index, request, buffer, with)
+        self.submit(index, request, buffer.map_or(Data::Scratch, Data::Buffer), with)
     }
 
     fn submit_write(&mut self, index: u32, write: PartialWrite, with: &mut Surroundings<'_>) -> Result<(), Error> {
-        self.submit(index, write.request, write.buffer, with)
+        self.submit(index, write.request, write.buffer.map_or(Data::Scratch, Data::Buffer), with)
     }
 
     /// Hands a complete request on.
-    fn submit(
-        &mut self,
-        index: u32,
-        request: Request,
-        buffer: Option<Buffer>,
-        with: &mut Surroundings<'_>,
-    ) -> Result<(), Error> {
+    fn submit(&mut self, index: u32, request: Request, data: Data, with: &mut Surroundings<'_>) -> Result<(), Error> {
         let Request { offset, length, .. } = request;
         let fua = request.has(command_flag::FUA);
         let command = match request.command {
@@ -260,14 +280,13 @@ impl Connection {
                 if let (Some(status), Some(own)) = (with.status, with.volume.tenant(self.tenant)) {
                     status.ask(StatusQuestion::Cache { offset: own.offset + offset, length });
                 }
-                self.answer(reply::simple(request.cookie, 0), None);
+                self.answer(reply::simple(request.cookie, 0), Payload::None);
                 return Ok(());
             }
             NbdCommand::BlockStatus => return self.ask_status(index, request, with),
             NbdCommand::Disconnect | NbdCommand::Unknown(_) => return Ok(()),
         };
         let token = self.remember(index, request);
-        let data = buffer.map_or(Data::Scratch, Data::Buffer);
         with.volume.submit(self.tenant, self.task, command, data, token)
     }
 
@@ -307,17 +326,17 @@ impl Connection {
     fn answer_status(&mut self, request: &Request, extents: &[Extent]) {
         let mut whole = Vec::new();
         reply::block_status(request, BASE_ALLOCATION_ID, extents, &mut whole);
-        self.outbox.push_back(Outgoing { header: reply::simple(request.cookie, 0), data: None, whole });
+        self.outbox.push_back(Outgoing { header: reply::simple(request.cookie, 0), payload: Payload::None, whole });
     }
 
-    fn answer(&mut self, header: Header, data: Option<Buffer>) {
-        self.outbox.push_back(Outgoing { header, data, whole: Vec::new() });
+    fn answer(&mut self, header: Header, payload: Payload) {
+        self.outbox.push_back(Outgoing { header, payload, whole: Vec::new() });
     }
 
     /// A reply is sent, or of no use any more.
     fn release(&mut self, reply: Outgoing, volume: &mut Volume) {
         self.in_flight -= 1;
-        if let Some(buffer) = reply.data {
+        if let Payload::Buffer(buffer) = reply.payload {
             volume.give_buffer(self.tenant, buffer);
         }
     }
@@ -326,34 +345,55 @@ impl Connection {
     fn send(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
         let mut any = false;
         while !self.outbox.is_empty() && self.watch.is_none() {
-            let mut pieces = [IoSlice::new(&[]); 2 * MAX_REPLIES];
-            let (mut count, mut skip) = (0, self.sent);
-            for reply in self.outbox.iter().take(MAX_REPLIES) {
-                let head = if reply.whole.is_empty() { reply.header.as_bytes() } else { &reply.whole };
-                for part in [head, reply.data.as_deref().unwrap_or_default()] {
-                    let cut = skip.min(part.len());
-                    skip -= cut;
-                    if cut < part.len() {
-                        pieces[count] = IoSlice::new(&part[cut..]);
-                        count += 1;
-                    }
-                }
-            }
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(&self.socket, &pieces[..count], &mut SendAncillaryBuffer::default(), flags) {
+            match self.send_some(volume) {
                 Ok(sent) => {
                     any = true;
                     self.sent += sent;
                     self.drop_sent(volume);
                 }
-                Err(rustix::io::Errno::AGAIN) => {
+                Err(io::Errno::AGAIN) => {
                     self.watch = Some(volume.watch(self.socket.as_fd(), Interest::Write, index)?);
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(io::Errno::INTR) => {}
                 Err(_) => self.drop_client(None, volume),
             }
         }
         Ok(any)
+    }
+
+    /// One call: replies up to the next data in the page cache, or these.
+    fn send_some(&self, volume: &mut Volume) -> io::Result<usize> {
+        if let Some((offset, length)) = self.file_part() {
+            let sent = volume.send_from_file(&self.socket, self.tenant, offset, length)?;
+            return if sent == 0 { Err(io::Errno::IO) } else { Ok(sent) };
+        }
+        let mut pieces = [IoSlice::new(&[]); 2 * MAX_REPLIES];
+        let (mut count, mut skip) = (0, self.sent);
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        for reply in self.outbox.iter().take(MAX_REPLIES) {
+            let data: &[u8] = if let Payload::Buffer(buffer) = &reply.payload { buffer } else { &[] };
+            for part in [reply.head(), data] {
+                let cut = skip.min(part.len());
+                skip -= cut;
+                if cut < part.len() {
+                    pieces[count] = IoSlice::new(&part[cut..]);
+                    count += 1;
+                }
+            }
+            if matches!(reply.payload, Payload::File { .. }) {
+                flags |= SendFlags::MORE;
+                break;
+            }
+        }
+        sendmsg(&self.socket, &pieces[..count], &mut SendAncillaryBuffer::default(), flags)
+    }
+
+    /// What is left of the first reply, if that lies in the page cache.
+    fn file_part(&self) -> Option<(u64, usize)> {
+        let first = self.outbox.front()?;
+        let Payload::File { offset, length } = first.payload else { return None };
+        let sent = self.sent.checked_sub(first.head().len())?;
+        Some((offset + sent as u64, length as usize - sent))
     }
 
     /// Forgets replies that are sent.
@@ -421,15 +461,16 @@ impl Client for Connection {
                 reply::error(&request, error, self.rules.structured)
             }
         };
-        let data = match data {
-            Data::Buffer(buffer) if read && result.is_ok() => Some(buffer),
+        let payload = match data {
+            Data::Buffer(buffer) if read && result.is_ok() => Payload::Buffer(buffer),
             Data::Buffer(buffer) => {
                 volume.give_buffer(self.tenant, buffer);
-                None
+                Payload::None
             }
-            _ => None,
+            Data::InFile if result.is_ok() => Payload::File { offset: request.offset, length: request.length },
+            _ => Payload::None,
         };
-        self.answer(header, data);
+        self.answer(header, payload);
         if self.phase == Phase::Dropped
             && let Some(reply) = self.outbox.pop_back()
         {
@@ -457,7 +498,7 @@ impl Client for Connection {
                 self.input = Some(buffer);
             }
         }
-        let interrupted = result == Err(Errno(rustix::io::Errno::INTR.raw_os_error()));
+        let interrupted = result == Err(Errno(io::Errno::INTR.raw_os_error()));
         if count == 0 && !interrupted && self.phase == Phase::Serving {
             // The end of the stream, without a disconnect: the client is assumed not to read replies.
             self.drop_client(None, volume);

@@ -3,6 +3,7 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod control;
+mod from_memory;
 mod hostile;
 mod limits;
 mod live_page;

@@ -168,6 +168,12 @@ impl Client {
 
     /// The next reply: its error and its data.
     pub(crate) fn reply(&mut self) -> (u32, Vec<u8>) {
+        let (_, error, data) = self.any_reply();
+        (error, data)
+    }
+
+    /// The next reply: its request's number (they count from 1), its error and its data.
+    pub(crate) fn any_reply(&mut self) -> (u64, u32, Vec<u8>) {
         let mut head = Vec::new();
         loop {
             let mut byte = [0];
@@ -176,7 +182,7 @@ impl Client {
             if let Some((reply, _)) = Reply::parse(&head, |_| self.expected).unwrap() {
                 let mut rest = vec![0; (reply.skip + reply.data) as usize];
                 self.read_exact(&mut rest);
-                return (reply.error, rest.split_off(reply.skip as usize));
+                return (reply.cookie, reply.error, rest.split_off(reply.skip as usize));
             }
         }
     }
