@@ -4,8 +4,12 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
+use std::path::Path;
 
-const ID: &str = "/sys/kernel/tracing/events/raw_syscalls/sys_enter/id";
+/// Where tracefs may be mounted.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// The tracepoint's number, below one of these.
+const ID: &str = "events/raw_syscalls/sys_enter/id";
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
 /// Bit of `perf_event_attr`: threads that are started later are counted too.
@@ -31,12 +35,16 @@ struct Attributes {
 pub struct SystemCalls(Vec<File>);
 
 impl SystemCalls {
-    /// Begins to count; `None` without the right to do so.
-    pub fn of(pid: u32) -> Option<SystemCalls> {
-        let id: u64 = std::fs::read_to_string(ID).ok()?.trim().parse().ok()?;
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    /// Begins to count. An error says what is missing, in one line.
+    pub fn of(pid: u32) -> Result<SystemCalls, String> {
+        let id = PLACES.iter().find_map(|place| std::fs::read_to_string(Path::new(place).join(ID)).ok());
+        let Some(id) = id.and_then(|id| id.trim().parse::<u64>().ok()) else {
+            return Err("tracefs is not mounted, or root is needed: mount -t tracefs nodev /sys/kernel/tracing".into());
+        };
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("process {pid}: {e}"))?;
         let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-        threads.map(|thread| count(id, thread)).collect::<Option<Vec<File>>>().map(SystemCalls)
+        let counters: std::io::Result<Vec<File>> = threads.map(|thread| count(id, thread)).collect();
+        counters.map(SystemCalls).map_err(|e| format!("the kernel gives no counter of system calls: {e}"))
     }
 
     /// Calls so far.
@@ -51,7 +59,7 @@ impl SystemCalls {
     }
 }
 
-fn count(id: u64, thread: i32) -> Option<File> {
+fn count(id: u64, thread: i32) -> std::io::Result<File> {
     let attributes = Attributes {
         kind: TRACEPOINT,
         size: size_of::<Attributes>() as u32,
@@ -62,5 +70,5 @@ fn count(id: u64, thread: i32) -> Option<File> {
     // SAFETY: the attributes have the kernel's layout and live over the call.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1, -1, 8u64) };
     // SAFETY: the descriptor is new and ours.
-    (fd >= 0).then(|| unsafe { File::from_raw_fd(fd as i32) })
+    if fd >= 0 { Ok(unsafe { File::from_raw_fd(fd as i32) }) } else { Err(std::io::Error::last_os_error()) }
 }

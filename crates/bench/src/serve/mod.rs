@@ -181,6 +181,9 @@ impl<'a> Work<'a> {
         if groups.is_none() {
             progress("no control groups for CPU time here: servers of many threads get more of it than others");
         }
+        if let Err(why) = SystemCalls::of(std::process::id()) {
+            progress(&format!("system calls are not counted: {why}"));
+        }
         let work = Work { plan, folder, groups };
         fill(&work.file()).map_err(|e| Failure::refused(format!("{}: {e}", work.file().display())))?;
         Ok(work)
@@ -231,7 +234,7 @@ impl<'a> Work<'a> {
         Ok(Figure {
             iops: ios / counted.seconds,
             us_cpu_per_io: counted.cpu_us / ios,
-            syscalls_per_io: counted.system_calls.map_or(f64::NAN, |calls| calls as f64 / ios),
+            syscalls_per_io: counted.system_calls.map_or(f64::INFINITY, |calls| calls as f64 / ios),
         })
     }
 }
@@ -267,7 +270,7 @@ struct Counted {
 
 fn measure(server: &RunningServer, done: &AtomicU64, time: Nanos) -> Counted {
     std::thread::sleep(WARM_UP);
-    let calls = SystemCalls::of(server.pid());
+    let calls = SystemCalls::of(server.pid()).ok();
     let (cpu, begun, before) = (server.cpu_us(), Instant::now(), done.load(Ordering::Relaxed));
     std::thread::sleep(Duration::from_nanos(time.0));
     let (seconds, cpu_us) = (begun.elapsed().as_secs_f64(), server.cpu_us() - cpu);
@@ -308,6 +311,7 @@ pub fn text(rows: &[Row], style: Style) -> String {
         ("calls", Align::Right),
         ("peer's", Align::Right),
     ];
+    let calls = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "–".into() };
     let cells = rows.iter().map(|row| {
         vec![
             format!("{} {} d{} x{}", row.protocol, row.op, row.depth, row.connections),
@@ -318,8 +322,8 @@ pub fn text(rows: &[Row], style: Style) -> String {
             format!("{:.2}", row.us_cpu_per_io),
             format!("{:.2}", row.peer_us_cpu_per_io),
             format!("{:.2}", row.cpu_ratio),
-            format!("{:.2}", row.syscalls_per_io),
-            format!("{:.2}", row.peer_syscalls_per_io),
+            calls(row.syscalls_per_io),
+            calls(row.peer_syscalls_per_io),
         ]
     });
     table(&header, &cells.collect::<Vec<_>>(), style)
