@@ -297,34 +297,56 @@ fn fill(path: &Path) -> std::io::Result<()> {
     written.and_then(|()| std::fs::File::open(path)?.sync_all())
 }
 
-/// The rows as a table.
+/// The rows as a table: our server under each load, and below it the others, with ratios of ours to theirs.
 pub fn text(rows: &[Row], style: Style) -> String {
     let header = [
-        ("load", Align::Left),
-        ("peer", Align::Left),
+        ("load, server", Align::Left),
         ("IOPS", Align::Right),
-        ("peer's", Align::Right),
         ("ratio", Align::Right),
         ("CPU us", Align::Right),
-        ("peer's", Align::Right),
         ("ratio", Align::Right),
         ("calls", Align::Right),
-        ("peer's", Align::Right),
     ];
     let calls = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "–".into() };
-    let cells = rows.iter().map(|row| {
-        vec![
-            format!("{} {} d{} x{}", row.protocol, row.op, row.depth, row.connections),
-            row.peer.to_owned(),
-            format!("{:.0}", row.iops),
+    let mut cells: Vec<Vec<String>> = Vec::new();
+    let mut last = String::new();
+    for row in rows {
+        let Row { protocol, op, depth, connections, .. } = row;
+        let load = format!("{} {op} d{depth} x{connections}", protocol.trim_end_matches("-user-blk"));
+        if load != last {
+            let (iops, cpu) = (format!("{:.0}", row.iops), format!("{:.2}", row.us_cpu_per_io));
+            cells.push(vec![load.clone(), iops, String::new(), cpu, String::new(), calls(row.syscalls_per_io)]);
+            last = load;
+        }
+        cells.push(vec![
+            format!("- {}", row.peer),
             format!("{:.0}", row.peer_iops),
             format!("{:.2}", row.iops_ratio),
-            format!("{:.2}", row.us_cpu_per_io),
             format!("{:.2}", row.peer_us_cpu_per_io),
             format!("{:.2}", row.cpu_ratio),
-            calls(row.syscalls_per_io),
             calls(row.peer_syscalls_per_io),
-        ]
-    });
-    table(&header, &cells.collect::<Vec<_>>(), style)
+        ]);
+    }
+    table(&header, &cells, style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_our_server_once_for_each_load_and_fits_a_terminal() {
+        let figure = |iops, syscalls_per_io| Figure { iops, us_cpu_per_io: 1.25, syscalls_per_io };
+        let mut rows = Vec::new();
+        for case in &CASES[8..] {
+            let (ours, peers) = ([figure(1_000_000.0, f64::INFINITY)], [figure(500_000.0, 2.0)]);
+            rows.extend(["qemu-storage-daemon", "qemu-nbd"].map(|peer| row(peer, case, &ours, &peers)));
+        }
+        let text = text(&rows, Style::default());
+        assert_eq!(text.lines().count(), 1 + 3 * 4, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let counted = |line: &&str| line.contains("–") && line.contains("1000000");
+        assert_eq!(text.lines().filter(counted).count(), 4, "{text}");
+        assert_eq!(text.lines().filter(|line| line.contains("2.00") && line.contains("500000")).count(), 8, "{text}");
+    }
 }
