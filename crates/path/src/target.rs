@@ -320,8 +320,12 @@ fn open_file(path: &Path, kind: Kind, options: &OpenOptions) -> io::Result<(File
 fn why_not_opened(error: &io::Error, options: &OpenOptions) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT) => "there is no such file or device".into(),
-        Some(libc::EACCES | libc::EPERM) => {
+        Some(libc::EACCES) => {
             "no permission; run as root, or as a member of the group that owns it (for devices often `disk`)".into()
+        }
+        // Not by its mode: nobody is let in.
+        Some(libc::EPERM) => {
+            "forbidden, even for root: by the device rules of a container or control group, by a security module, or for a file by its attribute `i` or `a` (see lsattr)".into()
         }
         Some(libc::EBUSY) => "is in use (mounted, swap, or part of an array or volume): nothing writes to it".into(),
         Some(libc::EROFS) if options.allow_writes => "is read-only; leave out the permission to write".into(),

@@ -305,7 +305,7 @@ impl ServeSettings {
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
         if self.targets.is_empty() {
-            return refuse("nothing to serve: give --target FILE|DEVICE|null|emulate:NAME, or --config FILE");
+            return refuse("nothing to serve: give --target FILE|DEVICE|null|emulate:MODEL, or --config FILE");
         }
         if self.activated && (self.unix.is_some() || self.tcp.is_some()) {
             return refuse(

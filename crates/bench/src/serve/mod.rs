@@ -32,6 +32,8 @@ type Result<T> = std::result::Result<T, Failure>;
 const FILE_BYTES: u64 = 256 << 20;
 /// A run before the measured part, so that connections are made and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(200);
+/// The part of a run's time for which system calls are counted: one over this.
+const COUNTED_PART: u32 = 4;
 
 /// The protocol of virtual machines; of the peers only qemu-storage-daemon speaks it.
 const VHOST_USER: &str = "vhost-user-blk";
@@ -221,7 +223,7 @@ impl<'a> Work<'a> {
                 std::thread::spawn(move || load.run(&stop, &done))
             })
             .collect();
-        let counted = measure(&server, &done, self.plan.time);
+        let figure = measure(&server, &done, Duration::from_nanos(self.plan.time.0));
         stop.store(true, Ordering::Relaxed);
         for client in clients {
             let report = client.join().map_err(|_| Failure::device("a client ended badly"))?;
@@ -230,12 +232,7 @@ impl<'a> Work<'a> {
                 return Err(Failure::device(format!("{}: {} requests failed", program.name(), report.errors)));
             }
         }
-        let ios = (counted.ios as f64).max(1.0);
-        Ok(Figure {
-            iops: ios / counted.seconds,
-            us_cpu_per_io: counted.cpu_us / ios,
-            syscalls_per_io: counted.system_calls.map_or(f64::INFINITY, |calls| calls as f64 / ios),
-        })
+        Ok(figure)
     }
 }
 
@@ -260,22 +257,24 @@ fn machine(
     std::thread::spawn(move || load.run(&stop, &done))
 }
 
-/// CPU time and system calls of the server in the measured part of a run.
-struct Counted {
-    ios: u64,
-    seconds: f64,
-    cpu_us: f64,
-    system_calls: Option<u64>,
+/// The figures of a server under a load that runs.
+///
+/// System calls are counted afterwards: the counter makes each call slower, and so a server the more calls it makes.
+fn measure(server: &RunningServer, done: &AtomicU64, time: Duration) -> Figure {
+    std::thread::sleep(WARM_UP);
+    let (cpu, begun, before) = (server.cpu_us(), Instant::now(), done.load(Ordering::Relaxed));
+    std::thread::sleep(time);
+    let (seconds, cpu_us) = (begun.elapsed().as_secs_f64(), server.cpu_us() - cpu);
+    let ios = ios_since(before, done);
+    let (calls, before) = (SystemCalls::of(server.pid()).ok(), done.load(Ordering::Relaxed));
+    std::thread::sleep(time / COUNTED_PART);
+    let calls = calls.and_then(|calls| calls.read()).map_or(f64::INFINITY, |calls| calls as f64);
+    Figure { iops: ios / seconds, us_cpu_per_io: cpu_us / ios, syscalls_per_io: calls / ios_since(before, done) }
 }
 
-fn measure(server: &RunningServer, done: &AtomicU64, time: Nanos) -> Counted {
-    std::thread::sleep(WARM_UP);
-    let calls = SystemCalls::of(server.pid()).ok();
-    let (cpu, begun, before) = (server.cpu_us(), Instant::now(), done.load(Ordering::Relaxed));
-    std::thread::sleep(Duration::from_nanos(time.0));
-    let (seconds, cpu_us) = (begun.elapsed().as_secs_f64(), server.cpu_us() - cpu);
-    let ios = done.load(Ordering::Relaxed) - before;
-    Counted { ios, seconds, cpu_us, system_calls: calls.and_then(|calls| calls.read()) }
+/// At least one, as a divisor.
+fn ios_since(before: u64, done: &AtomicU64) -> f64 {
+    (done.load(Ordering::Relaxed) - before).max(1) as f64
 }
 
 /// A file of bytes that nothing can shorten, in the page cache.

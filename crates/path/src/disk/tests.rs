@@ -385,6 +385,20 @@ fn a_file_is_in_memory_once_it_was_read_and_is_not_with_direct_io() {
 }
 
 #[test]
+fn a_file_that_nobody_may_write_is_not_called_a_matter_of_rights() {
+    let (_dir, path) = numbered_file(8);
+    let attribute = |change: &str| std::process::Command::new("chattr").arg(change).arg(&path).output();
+    if !attribute("+i").is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: no chattr, no right to use it, or a file system without attributes");
+        return;
+    }
+    let opened = Target::open(&path, &OpenOptions { allow_writes: true, ..OpenOptions::default() });
+    attribute("-i").unwrap();
+    let said = opened.err().unwrap().to_string();
+    assert!(said.contains("forbidden, even for root") && said.contains("lsattr"), "{said}");
+}
+
+#[test]
 fn errors_carry_their_number_and_a_short_read_is_an_error() {
     let (_dir, path) = numbered_file(64);
     let mut disk = disk_with(open(&path), "none", config(), scratch());
