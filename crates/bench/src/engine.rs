@@ -223,7 +223,7 @@ fn check(plan: &Plan, setting: &Setting<'_>, own: bool, progress: &dyn Fn(&str))
         }
         facts.check_writes(true, None).map_err(linux)?;
     }
-    let target = Target::open(path, &setting.options).map_err(disk)?;
+    let target = Target::open(path, &setting.options).map_err(Failure::refused)?;
     for note in target.notes() {
         progress(&format!("{}: {note}", path.display()));
     }

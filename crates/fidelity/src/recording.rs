@@ -234,7 +234,13 @@ pub struct Recording {
 pub(crate) fn read_description(path: &Path) -> Result<Vec<u8>, Error> {
     let io = |cause| Error::Io { path: path.to_owned(), cause };
     let mut text = Vec::new();
-    let file = std::fs::File::open(path).map_err(io)?;
+    let file = match std::fs::File::open(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let what = "there is no such file; a recording has its description in NAME.json beside NAME.csv or NAME.csv.zst, as `dumbwaiter record --dispatch` writes them";
+            return Err(Error::Setting { path: path.to_owned(), what: what.to_owned() });
+        }
+        opened => opened.map_err(io)?,
+    };
     file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut text).map_err(io)?;
     if text.len() as u64 > DESCRIPTION_BYTES_MAX {
         let what = format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
@@ -512,6 +518,15 @@ mod tests {
     use super::*;
     use crate::{call_by_call, compare, free_running, kernel_order, scheduler_of};
     use dumbwaiter_schedulers::Choice;
+
+    #[test]
+    fn rows_without_their_description_are_refused_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = folder.path().join("load.csv");
+        std::fs::write(&rows, HEADER).unwrap();
+        let said = Recording::open(&rows).err().unwrap().to_string();
+        assert!(said.contains("load.json: there is no such file") && said.contains("NAME.json beside"), "{said}");
+    }
 
     /// Replays rows under each of the kernel's schedulers; found by fuzzing.
     fn survives(rows: &[&str]) {

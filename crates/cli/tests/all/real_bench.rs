@@ -113,4 +113,6 @@ fn a_target_too_small_for_four_tenants_or_missing_is_refused() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.code() == Some(2) && said.contains(told) && said.contains(on), "{said}");
     }
+    let done = dumbwaiter(&["bench", "engine", "--on", "/nonexistent"]);
+    assert_eq!(done.status.code(), Some(2), "{}", String::from_utf8_lossy(&done.stderr));
 }
