@@ -385,10 +385,11 @@ mod tests {
             };
             let curve = saturating(full, most);
             let mut search = DepthSearch::new(128);
-            let depth = after(&mut search, 150, 512, u32::MAX, |depth, step| curve(depth, step) * noise(step));
-            let got = curve(depth, 0) / most;
-            prop_assert!(got >= 0.95, "{got} of the throughput at {depth}, full at {full}");
-            prop_assert!(search.found().is_some());
+            after(&mut search, 150, 512, u32::MAX, |depth, step| curve(depth, step) * noise(step));
+            // The depth of this moment may be one that the next search tries.
+            let depth = search.found().map(|found| found.depth);
+            let got = depth.map_or(0.0, |depth| curve(depth, 0)) / most;
+            prop_assert!(got >= 0.95, "{got} of the throughput at {depth:?}, full at {full}");
         }
     }
 }
