@@ -266,10 +266,12 @@ fn measure(server: &RunningServer, done: &AtomicU64, time: Duration) -> Figure {
     std::thread::sleep(time);
     let (seconds, cpu_us) = (begun.elapsed().as_secs_f64(), server.cpu_us() - cpu);
     let ios = ios_since(before, done);
-    let (calls, before) = (SystemCalls::of(server.pid()).ok(), done.load(Ordering::Relaxed));
+    let (counters, before) = (SystemCalls::of(server.pid()).ok(), done.load(Ordering::Relaxed));
     std::thread::sleep(time / COUNTED_PART);
-    let calls = calls.and_then(|calls| calls.read()).map_or(f64::INFINITY, |calls| calls as f64);
-    Figure { iops: ios / seconds, us_cpu_per_io: cpu_us / ios, syscalls_per_io: calls / ios_since(before, done) }
+    // Both at once: taking the counters away takes tens of milliseconds.
+    let (calls, counted) = (counters.as_ref().and_then(SystemCalls::read), ios_since(before, done));
+    let syscalls_per_io = calls.map_or(f64::INFINITY, |calls| calls as f64 / counted);
+    Figure { iops: ios / seconds, us_cpu_per_io: cpu_us / ios, syscalls_per_io }
 }
 
 /// At least one, as a divisor.
