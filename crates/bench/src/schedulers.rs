@@ -92,7 +92,7 @@ fn draws() -> Vec<(u64, Op)> {
 /// Keeps a backlog, and for each request inserted takes one out and completes it.
 fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
     let setup = Setup { nr_requests: backlog + GROUP as u32, ..Setup::default() };
-    let mut policy = choice.build(setup);
+    let mut policy = choice.scheduler(setup);
     let mut tenants = Tenants::default();
     let tenant = tenants.add_tenant(Tenant::default());
     let tasks: Vec<_> = (0..queues).map(|_| tenants.add_task(tenant, Ioprio::DEFAULT)).collect();

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+pub mod controller;
 mod errno;
 mod flush;
 pub mod hint;
@@ -24,6 +25,7 @@ mod tenant;
 mod time;
 
 pub use context::Context;
+pub use controller::{Adjustment, BioAnswer, ControlSetting, Controller, Effects, RequestAnswer, Scope, Stack};
 pub use errno::Errno;
 pub use layer::{BlockLayer, Config, Fault, Finished, Part, Submitted, Switches};
 pub use ledger::Ledger;

@@ -104,7 +104,9 @@ pub enum State {
     /// Its slot is free.
     #[default]
     Free,
-    /// Waiting for a tag.
+    /// A controller keeps it; its task goes on.
+    Parked,
+    /// Its task sleeps: for a controller, or for a tag.
     Waiting,
     /// In its task's plug.
     Plugged,

@@ -332,19 +332,6 @@ pub trait Scheduler: Send {
         None
     }
 
-    /// The scheduler that shall take over, and how. The block layer asks after each [`Event::Timer`], and exchanges the
-    /// schedulers by [`BlockLayer::replace`](crate::BlockLayer::replace): a policy over policies hands its own state to its
-    /// successor.
-    fn successor(&mut self, ctx: &Context<'_>) -> Option<(Box<dyn Scheduler>, Handover)> {
-        let _ = ctx;
-        None
-    }
-
-    /// The device finished a request that an earlier scheduler had sent before this one took over.
-    fn completed_by_predecessor(&mut self, id: RequestId, ctx: &Context<'_>) {
-        let _ = (id, ctx);
-    }
-
     /// Gives it exact service times of the device, where the world knows them: a simulator does. Only a scheduler that was
     /// set to use them does so.
     fn attach_oracle(&mut self, oracle: &Arc<dyn ServiceOracle>) {

@@ -1,7 +1,8 @@
 //! Weighted round robin between classes of commands, in front of a drive (NVMe: the arbitration mechanism of that name).
 //!
 //! Commands wait in queues of the host, one for each class, and the drive fetches as many as it works on at once. In a round it fetches from
-//! each class as many commands as the class weighs, and skips classes without any.
+//! each class as many commands as the class weighs, and skips classes without any. While no scheduler uses classes, commands go to the drive at
+//! once.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,8 @@ const FETCHED_MAX: u32 = 32;
 pub struct Arbiter {
     drive: Box<dyn Device>,
     facts: Facts,
-    weights: [u32; CLASSES],
+    /// `None` while no scheduler uses classes.
+    weights: Option<[u32; CLASSES]>,
     queues: [VecDeque<Command>; CLASSES],
     /// The class whose turn it is, and the commands that it may still fetch in this round.
     turn: usize,
@@ -32,16 +34,15 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// A drive whose classes have these weights, each at least 1.
-    pub fn new(drive: Box<dyn Device>, weights: [u32; CLASSES]) -> Arbiter {
-        let weights = weights.map(|weight| weight.max(1));
+    /// A drive whose classes have no weights yet.
+    pub fn new(drive: Box<dyn Device>) -> Arbiter {
         Arbiter {
             facts: drive.facts(),
             drive,
-            weights,
+            weights: None,
             queues: Default::default(),
             turn: 0,
-            credit: weights[0],
+            credit: 0,
             fetched: 0,
             held: 0,
             times: Vec::new(),
@@ -60,13 +61,14 @@ impl Arbiter {
                 return Some(command);
             }
             self.turn = (self.turn + 1) % CLASSES;
-            self.credit = self.weights[self.turn];
+            self.credit = self.weights.map_or(1, |weights| weights[self.turn]);
         }
         None
     }
 
     fn fetch(&mut self, now: Nanos) {
-        while self.fetched < FETCHED_MAX.min(self.facts.depth) {
+        let most = if self.weights.is_some() { FETCHED_MAX.min(self.facts.depth) } else { self.facts.depth };
+        while self.fetched < most {
             let Some(command) = self.next_command() else { return };
             if self.drive.submit(now, &command) == Submitted::Busy {
                 self.queues[self.turn].push_front(command);
@@ -92,15 +94,27 @@ impl Device for Arbiter {
         if self.held == self.facts.depth {
             return Submitted::Busy;
         }
-        self.held += 1;
         let tag = command.tag as usize;
         if tag >= self.times.len() {
             self.times.resize(tag + 1, (Nanos::ZERO, Nanos::ZERO));
         }
-        self.times[tag].0 = now;
+        self.times[tag] = (now, now);
+        if self.weights.is_none() && self.queues.iter().all(VecDeque::is_empty) {
+            let submitted = self.drive.submit(now, command);
+            let taken = u32::from(submitted == Submitted::Accepted);
+            (self.held, self.fetched) = (self.held + taken, self.fetched + taken);
+            return submitted;
+        }
+        self.held += 1;
         self.queues[usize::from(class).min(CLASSES - 1)].push_back(*command);
         self.fetch(now);
         Submitted::Accepted
+    }
+
+    fn set_class_weights(&mut self, weights: Option<[u32; CLASSES]>) {
+        self.weights = weights.map(|weights| weights.map(|weight| weight.max(1)));
+        self.turn = 0;
+        self.credit = self.weights.map_or(0, |weights| weights[0]);
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -145,7 +159,8 @@ mod tests {
 
     #[test]
     fn classes_are_served_by_weight_and_everything_completes_once() {
-        let mut arbiter = Arbiter::new(drive(), [4, 2, 1]);
+        let mut arbiter = Arbiter::new(drive());
+        arbiter.set_class_weights(Some([4, 2, 1]));
         for tag in 0..210 {
             assert_eq!(arbiter.submit_in_class(Nanos::ZERO, &command(tag), (tag % 3) as u8), Submitted::Accepted);
         }
@@ -165,7 +180,8 @@ mod tests {
 
     #[test]
     fn one_class_alone_gets_the_whole_drive() {
-        let mut arbiter = Arbiter::new(drive(), [100, 10, 1]);
+        let mut arbiter = Arbiter::new(drive());
+        arbiter.set_class_weights(Some([100, 10, 1]));
         for tag in 0..100 {
             arbiter.submit_in_class(Nanos::ZERO, &command(tag), 2);
         }
@@ -174,5 +190,40 @@ mod tests {
             arbiter.advance(at, &mut done);
         }
         assert_eq!(done.len(), 100);
+    }
+
+    /// What a drive does with the same commands, one each 20 microseconds.
+    fn completions(mut device: Box<dyn Device>, change: impl Fn(&mut dyn Device, u32)) -> Vec<(u32, Nanos)> {
+        let mut done = Vec::new();
+        for tag in 0..300 {
+            let now = Nanos::from_us(20 * u64::from(tag));
+            device.advance(now, &mut done);
+            change(&mut *device, tag);
+            let _ = device.submit_in_class(now, &command(tag), (tag % 3) as u8);
+        }
+        while let Some(at) = device.next_event() {
+            device.advance(at, &mut done);
+        }
+        done.iter().map(|done| (done.tag, done.at)).collect()
+    }
+
+    #[test]
+    fn without_weights_it_is_the_drive_alone() {
+        let plain = completions(drive(), |_, _| {});
+        assert_eq!(completions(Box::new(Arbiter::new(drive())), |_, _| {}), plain);
+    }
+
+    #[test]
+    fn weights_that_come_and_go_lose_no_command() {
+        let weigh = |device: &mut dyn Device, tag: u32| {
+            if tag.is_multiple_of(40) {
+                device.set_class_weights((tag % 80 == 0).then_some([8, 4, 1]));
+            }
+        };
+        let mut tags: Vec<u32> =
+            completions(Box::new(Arbiter::new(drive())), weigh).into_iter().map(|(tag, _)| tag).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), 300);
     }
 }

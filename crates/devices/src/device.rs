@@ -131,6 +131,10 @@ pub trait Device: Send {
         let _ = class;
         self.submit(now, command)
     }
+    /// Sets the weights of its classes, high, medium and low; `None`: there is one class. A device without classes ignores it.
+    fn set_class_weights(&mut self, weights: Option<[u32; 3]>) {
+        let _ = weights;
+    }
     /// Time of the next internal event, if there is one.
     fn next_event(&self) -> Option<Nanos>;
     /// Advances the device up to and including `now` and appends the completions, in order of time. The cadence of

@@ -160,15 +160,15 @@ impl DeviceModel {
 }
 
 impl DeviceModel {
-    /// Builds a device that serves commands by class with these weights, if it is an NVMe drive; else as [`DeviceModel::build`].
-    pub fn build_with_classes(&self, seed: u64, weights: [u32; 3]) -> Box<dyn Device> {
+    /// As [`DeviceModel::build`], with weighted classes of commands where the drive has NVMe's: [`Device::set_class_weights`].
+    pub fn build_with_classes(&self, seed: u64) -> Box<dyn Device> {
         let nvme = match &self.params {
             Params::Ssd(p) => p.interface == "nvme",
             Params::Ull(_) => true,
             Params::Hdd(_) | Params::Null(_) | Params::Volume(_) => false,
         };
         let device = self.build(seed);
-        if nvme { Box::new(Arbiter::new(device, weights)) } else { device }
+        if nvme { Box::new(Arbiter::new(device)) } else { device }
     }
 
     /// Exact service times of the device that [`DeviceModel::build`] makes with this seed, where they can be known

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Scheduler, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Setup, Stack, TickClock};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Prepared, Replays, Thread};
 use dumbwaiter_measure::{
@@ -91,7 +91,7 @@ pub fn run(
             target,
             support,
             config: Config { setup, ..config },
-            scheduler: choice.build(setup),
+            stack: choice.build(setup),
             tenants: load.tenants.clone(),
             task_specs: task_specs.clone(),
             threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
@@ -173,7 +173,7 @@ pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &
 }
 
 /// The schedulers of the scenario's changes, in order.
-fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Option<Box<dyn Scheduler>>>, Error> {
+fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Option<Stack>>, Error> {
     // `rotational` has been written by then.
     let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
     let make = |change: &SchedulerChange| {

@@ -52,7 +52,8 @@ pub(crate) fn partition(
 
 /// Why all I/O has to go through one ring.
 fn obstacle(s: &Scenario, options: &Options, choice: &Choice, load: &Load) -> Option<&'static str> {
-    let traits = choice.build(Setup::default()).traits();
+    let stack = choice.build(Setup::default());
+    let traits = stack.scheduler.traits();
     let common = |work: &Work| match work {
         Work::App(_) => true,
         Work::Job(job) => !job.direct && s.host.cache().is_some(),
@@ -61,6 +62,8 @@ fn obstacle(s: &Scenario, options: &Options, choice: &Choice, load: &Load) -> Op
     // Kyber too has queues for each CPU, but what it counts and limits is the device's.
     if !(traits.per_queue && traits.direct) {
         Some("the scheduler has to see every request")
+    } else if !stack.controllers.is_empty() {
+        Some("a controller has to see every request")
     } else if options.verify.is_some() {
         Some("there is one table of what was written, to verify it")
     } else if s.limit.is_some() {

@@ -85,7 +85,7 @@ pub fn run(
         target,
         support,
         config,
-        scheduler: none(setup)?,
+        stack: none(setup)?,
         tenants: load.tenants.clone(),
         task_specs: load.task_specs.clone(),
         threads,
@@ -112,7 +112,7 @@ pub fn run(
     report(outcome, load, target)
 }
 
-fn none(setup: Setup) -> Result<Box<dyn dumbwaiter_block::Scheduler>, Error> {
+fn none(setup: Setup) -> Result<dumbwaiter_block::Stack, Error> {
     let none = Choice::parse("none").map_err(|e| dumbwaiter_path::Error::NoRing(e.to_string()))?;
     Ok(none.build(setup))
 }

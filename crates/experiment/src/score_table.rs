@@ -6,8 +6,8 @@ use dumbwaiter_learn::shipped;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_policy::{MeasuredLoad, Measurement, ScoreTable};
+use dumbwaiter_policy::{OBSERVED_CLASSES, OBSERVED_LOAD, OBSERVED_OUTSTANDING};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
-use dumbwaiter_schedulers::adaptive::{OBSERVED_CLASSES, OBSERVED_LOAD, OBSERVED_OUTSTANDING};
 
 use crate::{Cell, Control, Failure, Finished, Matrix, Stack, World};
 

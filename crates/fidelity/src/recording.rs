@@ -536,7 +536,7 @@ mod tests {
             let read = Recording::read(Path::new("r.csv"), text.as_bytes(), Path::new("r.json"), about.as_bytes());
             let recording = read.unwrap_or_else(|e| panic!("{scheduler}: {e}"));
             let choice = Choice::parse(&scheduler_of(&recording).unwrap().to_string()).unwrap();
-            let make = |setup| choice.build(setup);
+            let make = |setup| choice.scheduler(setup);
             call_by_call(&recording, &make, Some(1));
             compare(&kernel_order(&recording), &free_running(&recording, &make));
         }

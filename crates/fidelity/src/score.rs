@@ -136,7 +136,7 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
     let Some(ours) = scheduler_of(&recording) else { return Ok(score) };
     let refused = |cause: String| ScoreError::Settings { file: path.display().to_string(), cause };
     let choice = Choice::parse(&ours.to_string()).map_err(|e| refused(e.to_string()))?;
-    let make = |setup: Setup| -> Box<dyn Scheduler> { choice.build(setup) };
+    let make = |setup: Setup| -> Box<dyn Scheduler> { choice.scheduler(setup) };
     let calls = call_by_call(&recording, &make, explain);
     let free = compare(&kernel_order(&recording), &free_running(&recording, &make));
     score.unsupported = false;

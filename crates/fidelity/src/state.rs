@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn rows_change_weights_and_move_and_end_processes() {
         let mut state = new();
-        let mut scheduler = dumbwaiter_schedulers::Choice::parse("bfq").unwrap().build(Setup::default());
+        let mut scheduler = dumbwaiter_schedulers::Choice::parse("bfq").unwrap().scheduler(Setup::default());
         let [a, x] = [state.groups[0], state.groups[1]];
         state.arrive(&mut *scheduler, &row(0, RowKind::Allocated, 1), false);
         state.arrive(&mut *scheduler, &row(1, RowKind::GroupWeight { group: 1, weight: 70 }, 0), false);

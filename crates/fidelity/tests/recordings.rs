@@ -41,7 +41,7 @@ fn every_recording_is_followed() {
         let recording = Recording::open(&path).unwrap();
         let Some(scheduler) = scheduler_of(&recording) else { continue };
         let choice = Choice::parse(&scheduler.to_string()).unwrap();
-        let make = |setup| choice.build(setup);
+        let make = |setup| choice.scheduler(setup);
         let found = call_by_call(&recording, &make, Some(1));
         let order = free_running(&recording, &make);
         let kernel = kernel_order(&recording);
@@ -81,7 +81,7 @@ fn our_own_recordings_of_groups_are_followed() {
         }
         let recording = Recording::open(&path).unwrap();
         let choice = Choice::parse(&scheduler_of(&recording).unwrap().to_string()).unwrap();
-        let found = call_by_call(&recording, &|setup| choice.build(setup), Some(1));
+        let found = call_by_call(&recording, &|setup| choice.scheduler(setup), Some(1));
         let why = found.explanation.clone().unwrap_or_default();
         assert!(found.agreement() >= 0.95, "{}: {:.4}\n{why}", path.display(), found.agreement());
         agreements.push(found.agreement());

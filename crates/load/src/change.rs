@@ -1,6 +1,6 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
-use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Scheduler, TenantId};
+use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Stack, TenantId};
 use dumbwaiter_measure::Recorder;
 use dumbwaiter_scenario::{Scenario, Task, Tenant};
 
@@ -53,7 +53,7 @@ impl Change {
         threads: &mut [T],
         layer: &mut BlockLayer,
         recorder: &mut Recorder,
-        schedulers: &mut [Option<Box<dyn Scheduler>>],
+        schedulers: &mut [Option<Stack>],
     ) -> Option<u32> {
         match self {
             Change::Scheduler { index, how } => {

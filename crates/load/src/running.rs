@@ -62,7 +62,7 @@ impl Running {
             let task = Task { tenant: self.thread.tenant, ioprio: self.thread.ioprio };
             // A load's tenants are never retired, so this one exists.
             let id = layer.add_task(now, task).unwrap_or(self.thread.task);
-            layer.set_deadline(id, self.thread.deadline);
+            dumbwaiter_policy::set_deadline(layer, now, id, self.thread.deadline);
             self.tasks.push(id);
         }
         self.tasks[usize::from(number)]

@@ -11,6 +11,9 @@
 //! it asks for, and exchanges the scheduler when the answer says so.
 #![forbid(unsafe_code)]
 
+mod adaptive;
+mod adaptive_settings;
+mod deadlines;
 mod in_force;
 mod known;
 mod memory;
@@ -25,6 +28,9 @@ mod trial;
 mod windows;
 mod work;
 
+pub use adaptive::{Adaptive, Candidate, OBSERVED_CLASSES, OBSERVED_LOAD, OBSERVED_OUTSTANDING, Plan};
+pub use adaptive_settings::TUNABLES as ADAPTIVE_TUNABLES;
+pub use deadlines::{Deadlines, set_deadline};
 pub use known::KnownWorkloads;
 pub use memory::{CandidateMemory, Memory, WorkloadMemory};
 pub use observed::Observed;

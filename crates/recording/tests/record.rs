@@ -147,7 +147,7 @@ fn agrees(scheduler: &str, least: impl Fn(&Summary) -> f64) -> bool {
         let dispatches = recording.rows.iter().filter(|r| r.kind == RowKind::Dispatch).count() as u64;
         assert_eq!(dispatches, summary.requests);
         let choice = Choice::parse(scheduler).unwrap();
-        let found = call_by_call(&recording, &|setup| choice.build(setup), None);
+        let found = call_by_call(&recording, &|setup| choice.scheduler(setup), None);
         println!("{scheduler}: {} of {} calls agree", found.same + found.none_same, found.calls());
         found.agreement() > least(&summary)
     });
@@ -215,6 +215,6 @@ fn control_groups_are_recorded_with_their_weights_and_changes() {
     let index = recording.groups.iter().position(|group| group.path.ends_with("/light")).unwrap() as u32;
     assert!(changes.contains(&RowKind::GroupWeight { group: index, weight: 500 }));
     let choice = Choice::parse("bfq").unwrap();
-    let found = call_by_call(&recording, &|setup| choice.build(setup), None);
+    let found = call_by_call(&recording, &|setup| choice.scheduler(setup), None);
     println!("{} of {} calls agree", found.same + found.none_same, found.calls());
 }

@@ -14,7 +14,7 @@ fn main() -> Result<(), dumbwaiter_schedulers::ChoiceError> {
         // Every tenth tenant is nested in the one before.
         let nested = |i: u32| (i % 10 == 9).then(|| TenantId(i - 1));
         let mut tenants: Tenants = (0..count).map(|i| Tenant { weight: 100 + i % 7, parent: nested(i) }).collect();
-        let mut scheduler = Choice::parse("headway")?.build(Setup::default());
+        let mut scheduler = Choice::parse("headway")?.scheduler(Setup::default());
         let requests = Requests::default();
         let mut times_ns = Vec::new();
         for round in 0..ROUNDS {

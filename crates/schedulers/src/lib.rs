@@ -4,7 +4,6 @@
 //! clock or does I/O; only the registry reads a file that a setting names, when a scheduler is chosen.
 #![forbid(unsafe_code)]
 
-pub mod adaptive;
 pub mod adios;
 pub mod anticipatory;
 pub mod bfq;

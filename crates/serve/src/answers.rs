@@ -46,7 +46,8 @@ impl Shard {
             Question::Reservation { export, iops } => self.change(&export, |settings| settings.reservation_iops = iops),
             Question::Scheduler { scheduler } => self.set_scheduler(&scheduler),
             Question::Setting { name, value } => {
-                let set = self.volume.disk.layer_mut().set_tunable(&name, value);
+                let now = self.volume.disk.now();
+                let set = self.volume.disk.layer_mut().set_tunable(now, &name, value);
                 set.map_err(|e| Error::Scheduler(e.to_string()))
             }
             Question::DeviceDepth { depth } => self.set_depth(depth),
@@ -112,14 +113,14 @@ impl Shard {
         let layer = self.volume.disk.layer();
         let (switches, ordered) = (layer.switches().count, self.ordered_switches);
         let mut counters = BTreeMap::new();
-        layer.scheduler().counters(&mut |name, count| {
+        layer.counters(&mut |name, count| {
             counters.insert(name.to_owned(), count);
         });
         // Others dump all of their queues.
         let decides = self.choice.entry().name == "adaptive";
         let ctx =
             Context { now: self.volume.disk.now(), requests: layer.requests(), tenants: layer.tenants(), busy: false };
-        let state = if decides { layer.scheduler().describe(&ctx) } else { String::new() };
+        let state = layer.controllers().map(|controller| controller.describe(&ctx)).collect();
         let name = self.choice.label();
         let mut why = match ordered {
             0 => format!("{name} was configured, and no command has replaced it"),

@@ -1,6 +1,6 @@
 //! The scheduler of a served drive, with the settings that a server gives it where its user does not.
 
-use dumbwaiter_block::{Scheduler, Setup};
+use dumbwaiter_block::{Setup, Stack};
 use dumbwaiter_schedulers::Choice;
 
 /// Clients and the kernel take requests and replies of one task together for less CPU than in turns, and neighbours for less in one request.
@@ -8,7 +8,7 @@ use dumbwaiter_schedulers::Choice;
 const HEADWAY: [(&str, i128); 2] = [("run_kib", 16), ("join_kib", 128)];
 
 /// Builds the chosen scheduler for a served drive.
-pub(crate) fn build(choice: &Choice, setup: Setup) -> Box<dyn Scheduler> {
+pub(crate) fn build(choice: &Choice, setup: Setup) -> Stack {
     let defaults: &[(&str, i128)] = if choice.entry().name == "headway" { &HEADWAY } else { &[] };
     choice.build_over(setup, defaults)
 }

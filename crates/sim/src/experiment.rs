@@ -174,25 +174,22 @@ pub(crate) fn start<'a>(
     let profile = host_profile(&s.host.profile)?;
     let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
-    let mut scheduler = choice.build(config.setup);
-    if let Some(oracle) = model.oracle(seed ^ DEVICE_SEED) {
-        scheduler.attach_oracle(&oracle);
-    }
     let device_seed = seed ^ DEVICE_SEED;
-    let device = match scheduler.class_weights() {
-        Some(weights) => model.build_with_classes(device_seed, weights),
-        None => model.build(device_seed),
-    };
+    let replacements = replacements(s, config.setup)?;
+    let classes = choice.uses_classes(config.setup)
+        || replacements.iter().any(|(stack, _)| stack.scheduler.class_weights().is_some());
+    let device = if classes { model.build_with_classes(device_seed) } else { model.build(device_seed) };
     let run = Run::new(RunParts {
         config,
-        scheduler,
+        stack: choice.build(config.setup),
+        oracle: model.oracle(device_seed),
         tenants: load.tenants,
         device,
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
         recorder,
         threads: load.threads,
         changes: load.changes,
-        schedulers: replacements(s, config.setup)?,
+        schedulers: replacements,
         until: Until {
             time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
             warmup: s.warmup,
@@ -288,7 +285,7 @@ fn result(
     let counters = outcome.counters;
     let measured = &outcome.measured;
     let mut scheduler_counters = BTreeMap::new();
-    outcome.layer.scheduler().counters(&mut |name, count| {
+    outcome.layer.counters(&mut |name, count| {
         scheduler_counters.insert(name.to_owned(), count as f64);
     });
     let switches = outcome.layer.switches();

@@ -29,11 +29,10 @@ impl BlockLayer {
             self.flush_done(now, result, out);
         } else {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-            if !self.known_to_scheduler(id) {
-                self.scheduler.completed_by_predecessor(id, &ctx);
-            } else if self.scheduler.complete(id, &ctx) {
+            if self.known_to_scheduler(id) && self.scheduler.complete(id, &ctx) {
                 self.run_all();
             }
+            self.controllers_see_completion(now, id);
             if self.requests[id].sequence == Sequence::NONE {
                 self.release(id);
                 self.finish(id, result, out);
@@ -51,6 +50,7 @@ impl BlockLayer {
         if self.freeze.is_some() {
             self.end_freeze(now);
         }
+        self.settle(now);
     }
 
     /// Appends I/Os that need nothing from the device: a flush where nothing is volatile, and refused ones.
@@ -62,6 +62,33 @@ impl BlockLayer {
         }
         if self.some_leave() {
             self.give_up_ids(now);
+        }
+        self.settle(now);
+    }
+
+    /// An I/O that was refused completes by the next call of [`BlockLayer::finish_idle`].
+    pub(super) fn keep_refused(&mut self, now: Nanos, io: Io, why: Errno) {
+        let id = self.enter(Request { state: State::Held, error: Some(why), ..Request::new(io, now) });
+        self.refused.push(id);
+    }
+
+    /// Reports the refused I/Os.
+    fn finish_refused(&mut self, out: &mut Vec<Finished>) {
+        while let Some(id) = self.refused.pop() {
+            // One that was parked first had been admitted.
+            let admitted = self.held[id.index()].by_worker;
+            let Request { io, submit, error, .. } = self.requests.remove(id);
+            self.ledger.completed += 1;
+            self.ledger.rejected += u64::from(!admitted);
+            self.ledger.failed += u64::from(admitted);
+            self.ledger.sectors_completed += u64::from(io.sectors);
+            let result = error.map_or(Ok(()), Err);
+            let finished = Finished { io, submit, insert: submit, issue: submit, merged: false, result };
+            out.push(finished);
+            self.population.ends(io.task, io.tenant);
+            if admitted {
+                self.controllers_see_end(self.completion, &finished);
+            }
         }
     }
 
@@ -113,11 +140,10 @@ impl BlockLayer {
         self.ledger.completed += 1;
         self.ledger.failed += u64::from(result.is_err());
         self.ledger.sectors_completed += u64::from(request.io.sectors);
-        out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, result });
+        let finished = Finished { io: request.io, submit: request.submit, insert, issue, merged, result };
+        out.push(finished);
         self.population.ends(request.io.task, request.io.tenant);
-        if let Some(admission) = &mut self.admission {
-            admission.ends(self.completion, request.io.tenant);
-        }
+        self.controllers_see_end(self.completion, &finished);
     }
 
     /// A piece of `parent` is done, and with the last one the parent.

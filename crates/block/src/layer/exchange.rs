@@ -2,18 +2,30 @@
 
 use std::collections::VecDeque;
 
-use crate::layer::replace::{Freeze, Switches};
+use crate::controller::Stack;
+use crate::layer::replace::{Freeze, HeldBack, Switches};
 use crate::layer::waiting::TagWaitQueues;
 use crate::layer::{BlockLayer, NO_TAG, Submitted};
 use crate::request::State;
 use crate::request_tags::RequestTags;
 use crate::scheduler::{Handover, Place, Scheduler};
-use crate::{Context, Io, MergeIndex, Nanos, RequestId};
+use crate::{Io, MergeIndex, Nanos, RequestId};
 
 impl BlockLayer {
-    /// Exchanges the scheduler for `scheduler`, which was made with the set-up that [`BlockLayer::config`] shows now. One that
-    /// a freeze still holds back is dropped for it.
-    pub fn replace(&mut self, now: Nanos, scheduler: Box<dyn Scheduler>, how: Handover) {
+    /// Exchanges the scheduler, with the controllers that came with it, for another stack, which was made with the set-up that
+    /// [`BlockLayer::config`] shows now. A scheduler that a freeze still holds back is dropped for it. Other controllers stay.
+    pub fn replace(&mut self, now: Nanos, stack: impl Into<Stack>, how: Handover) {
+        let Stack { scheduler, controllers } = stack.into();
+        self.remove_stack_controllers(now);
+        for controller in controllers {
+            self.append(now, controller, true);
+        }
+        self.exchange_for(now, scheduler, how);
+        self.settle(now);
+    }
+
+    /// Exchanges the scheduler alone.
+    pub(super) fn exchange_for(&mut self, now: Nanos, scheduler: Box<dyn Scheduler>, how: Handover) {
         let held_back = self.freeze.take().map(|freeze| freeze.held_back).unwrap_or_default();
         match how {
             Handover::Freeze => {
@@ -24,17 +36,6 @@ impl BlockLayer {
                 self.exchange(now, scheduler);
                 self.let_in(now, held_back);
             }
-        }
-    }
-
-    /// Exchanges the scheduler for its successor, if it names one. Not while a freeze holds another back.
-    pub(super) fn let_successor_take_over(&mut self, now: Nanos) {
-        if self.freezing() {
-            return;
-        }
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        if let Some((successor, how)) = self.scheduler.successor(&ctx) {
-            self.replace(now, successor, how);
         }
     }
 
@@ -54,31 +55,35 @@ impl BlockLayer {
     }
 
     /// Holds an I/O back while a freeze is under way.
-    pub(super) fn hold_back(&mut self, now: Nanos, io: Io) {
+    /// `by_worker`: no task sleeps for it.
+    pub(super) fn hold_back(&mut self, submitted: Nanos, io: Io, by_worker: bool) {
         if let Some(freeze) = &mut self.freeze {
-            freeze.held_back.push_back((now, io));
+            freeze.held_back.push_back(HeldBack { submitted, io, by_worker });
         }
     }
 
     /// If a freeze has drained everything, the new scheduler takes over.
     pub(super) fn end_freeze(&mut self, now: Nanos) {
-        // A flush that needs nothing from the device, or a refused I/O, waits only to be reported.
-        if self.requests.len() > self.done_at_once.len() + self.refused.len() {
+        // A flush that needs nothing from the device, or a refused I/O, waits only to be reported; a parked one has not entered.
+        if self.requests.len() > self.done_at_once.len() + self.refused.len() + self.corridor.parked() {
             return;
         }
         if let Some(Freeze { scheduler, held_back }) = self.freeze.take() {
-            if let Some((first, _)) = held_back.front() {
-                self.switches.pause += now.since(self.last_issue.max(*first));
+            if let Some(first) = held_back.front() {
+                self.switches.pause += now.since(self.last_issue.max(first.submitted));
             }
             self.exchange(now, scheduler);
             self.let_in(now, held_back);
+            self.take_next_scheduler(now);
         }
     }
 
-    fn let_in(&mut self, now: Nanos, held_back: VecDeque<(Nanos, Io)>) {
-        for (submitted, io) in held_back {
+    fn let_in(&mut self, now: Nanos, held_back: VecDeque<HeldBack>) {
+        for HeldBack { submitted, io, by_worker } in held_back {
+            self.by_worker = by_worker;
             let entered = self.enter_path(now, submitted, io, None) == Submitted::Entered;
-            if entered && self.config.tasks_sleep {
+            self.by_worker = false;
+            if entered && self.config.tasks_sleep && !by_worker {
                 self.entered.push_back(io.token);
             }
         }
@@ -90,8 +95,12 @@ impl BlockLayer {
         for queues in &mut self.waiting {
             queues.wake_all(&mut waiting);
         }
+        self.workers_asleep -= waiting.iter().filter(|id| self.held[id.index()].by_worker).count();
         self.traits = scheduler.traits();
         self.scheduler = scheduler;
+        if let Some(oracle) = &self.oracle {
+            self.scheduler.attach_oracle(oracle);
+        }
         self.switches.count += 1;
         self.index = MergeIndex::new(self.config.limits);
         self.rerun_at = None;
@@ -112,6 +121,7 @@ impl BlockLayer {
                 }
             }
         }
+        self.controllers_see_exchange(now);
         self.run_all();
     }
 

@@ -53,7 +53,8 @@ impl fmt::Display for Culprit {
         }
         f.write_str(match self.state {
             State::Free => ", which does not exist",
-            State::Waiting => ", which waits for a tag",
+            State::Parked => ", which a controller keeps",
+            State::Waiting => ", which waits for a controller or a tag",
             State::Plugged => ", which is in its task's plug",
             State::Queued => ", which is in the scheduler",
             State::Dispatched => ", which was dispatched before",
@@ -71,6 +72,8 @@ pub enum Fault {
     WrongDispatch(Culprit),
     /// The scheduler named a request for a merge that it does not hold, or that the I/O may not join there.
     WrongMerge(Culprit),
+    /// A controller released an I/O that it does not keep.
+    WrongRelease(Culprit),
     /// The driver completed, refused or requeued a request that is not in the device.
     WrongCompletion(Culprit),
     /// The device refused requests, or gave them back, for [`NO_PROGRESS_LIMIT`] and finished none.
@@ -89,6 +92,7 @@ impl fmt::Display for Fault {
             Fault::WrongMerge(culprit) => {
                 write!(f, "the scheduler merged an I/O into a request where it does not fit: {culprit}")
             }
+            Fault::WrongRelease(culprit) => write!(f, "a controller released {culprit}"),
             Fault::WrongCompletion(culprit) => write!(f, "the driver answered {culprit}"),
             Fault::DeviceRefuses(culprit) => {
                 write!(f, "the device finished nothing for {NO_PROGRESS_LIMIT} and refuses {culprit}")

@@ -110,9 +110,6 @@ impl BlockLayer {
                     if self.population.tasks[id.0 as usize].over() {
                         self.event(now, Event::TaskExited(id));
                         self.tenants.remove_task(id);
-                        if let Some(admission) = &mut self.admission {
-                            admission.forget_task(id);
-                        }
                         self.population.leaves(Some(task.tenant));
                     }
                 }
@@ -120,9 +117,6 @@ impl BlockLayer {
                     let Some(tenant) = self.tenants.tenant(id).copied() else { continue };
                     if self.population.tenants[id.0 as usize].over() {
                         self.event(now, Event::TenantRetired(id));
-                        if let Some(admission) = &mut self.admission {
-                            admission.forget_tenant(id);
-                        }
                         self.tenants.remove_tenant(id);
                         self.population.leaves(tenant.parent);
                     }
@@ -136,8 +130,9 @@ impl BlockLayer {
         !self.population.over.is_empty()
     }
 
-    /// Passes an event on to the scheduler that lets nothing go.
+    /// Passes an event on to controllers and scheduler that lets nothing go.
     fn tell(&mut self, now: Nanos, event: Event) {
+        self.controllers_see_event(now, event);
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.scheduler.event(event, &ctx);
     }

@@ -28,11 +28,12 @@ impl BlockLayer {
                 let into = plug.list[i];
                 let request = &self.requests[into];
                 let Some(side) = merge::touching(request, io, &self.config.limits) else { continue };
-                if merge::compatible(request, io) && self.join(submitted, Join { into, side }, io, parent) {
+                if merge::compatible(request, io) && self.join(now, submitted, Join { into, side }, io, parent) {
                     return true;
                 }
             }
         }
+        self.controllers_see_arrival(now, io);
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         let found = match self.traits.merging {
             Merging::None => None,
@@ -43,7 +44,7 @@ impl BlockLayer {
             Merging::Index => self.scheduler.merge(io, &self.index, &ctx),
         };
         let Some(join) = found else { return false };
-        if !self.may_join(join, io) || !self.join(submitted, join, io, parent) {
+        if !self.may_join(join, io) || !self.join(now, submitted, join, io, parent) {
             return false;
         }
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
@@ -69,13 +70,15 @@ impl BlockLayer {
     }
 
     /// Grows `join.into` by `io` if the limits allow; else seals it.
-    fn join(&mut self, submitted: Nanos, join: Join, io: &Io, parent: RequestId) -> bool {
+    fn join(&mut self, now: Nanos, submitted: Nanos, join: Join, io: &Io, parent: RequestId) -> bool {
         let segments = self.config.limits.segments(io);
         let request = &mut self.requests[join.into];
         if !merge::fits(request, io.sector, io.sectors, segments, &self.config.limits) {
             request.sealed = true;
             return false;
         }
+        self.controllers_see_merge(now, io, join.into);
+        let request = &mut self.requests[join.into];
         request.sectors += io.sectors;
         request.segments = request.segments.saturating_add(segments);
         if join.side == Side::Front {
@@ -113,7 +116,7 @@ impl BlockLayer {
         {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             self.scheduler.absorbed(survivor, absorbed, &ctx);
-            self.absorbed_leaves(survivor, absorbed);
+            self.absorbed_leaves(now, survivor, absorbed);
         }
     }
 
@@ -151,7 +154,7 @@ impl BlockLayer {
             } else {
                 let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
                 self.scheduler.absorbed(survivor, current, &ctx);
-                self.absorbed_leaves(survivor, current);
+                self.absorbed_leaves(now, survivor, current);
             }
             current = survivor;
             any = true;
@@ -163,7 +166,7 @@ impl BlockLayer {
     fn append_on_insert(&mut self, now: Nanos, survivor: RequestId, id: RequestId) {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.scheduler.merged(Join { into: survivor, side: Side::Back }, &ctx);
-        self.absorbed_leaves(survivor, id);
+        self.absorbed_leaves(now, survivor, id);
     }
 
     /// What the scheduler wants to send along with its choice becomes part of it.
@@ -177,7 +180,7 @@ impl BlockLayer {
             }
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             self.scheduler.absorbed(chosen, next, &ctx);
-            self.absorbed_leaves(chosen, next);
+            self.absorbed_leaves(now, chosen, next);
         }
     }
 
@@ -209,7 +212,8 @@ impl BlockLayer {
     }
 
     /// The absorbed request gives up its tag and its place in the index.
-    fn absorbed_leaves(&mut self, survivor: RequestId, absorbed: RequestId) {
+    fn absorbed_leaves(&mut self, now: Nanos, survivor: RequestId, absorbed: RequestId) {
+        self.controllers_see_absorption(now, absorbed);
         self.index.remove(absorbed);
         self.index.grown(survivor, self.requests[survivor].end());
         self.release(absorbed);

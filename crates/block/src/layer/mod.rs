@@ -4,14 +4,14 @@
 //! [`BlockLayer::poll`] returns to the device:
 //!
 //! ```text
-//! submit ──► merge? ──► tag ──► plug ──► insert ──► scheduler ──► dispatch list ──► poll: to the device
-//!                        │                                                              │
-//!                        └──◄── tag freed ◄── complete ◄────────────────────────────────┘
+//! submit ──► controllers ──► merge? ──► controllers ──► tag ──► plug ──► insert ──► scheduler ──► dispatch list ──► poll: to the device
+//!            park · refuse              hold             │                                                              │
+//!                                                        └──◄── tag freed ◄── complete ◄────────────────────────────────┘
 //! ```
 
-mod admission;
 mod check;
 mod complete;
+mod corridor;
 mod exchange;
 mod fault;
 mod insert;
@@ -19,7 +19,6 @@ mod members;
 mod merging;
 mod parts;
 mod population;
-mod rejection;
 mod replace;
 mod service;
 mod submit;
@@ -34,15 +33,17 @@ pub use replace::Switches;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::Context;
+use crate::controller::Stack;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
 use crate::request_tags::RequestTags;
-use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
+use crate::scheduler::{Event, Merging, Scheduler, ServiceOracle, Setup, Traits};
 use crate::{Errno, Io, Nanos, RequestId, Requests, Tenants};
-use admission::Admission;
+use corridor::Corridor;
 use fault::FailedAttempts;
 use population::Population;
 use replace::Freeze;
@@ -161,6 +162,14 @@ struct Held {
     at_head: bool,
     /// The scheduler that had it, by the number of exchanges before.
     owner: u32,
+    /// The controller that keeps it; 0: none.
+    gate: u32,
+    /// The controller that it asks next once its task runs again; 0: none.
+    next_gate: u32,
+    /// Its task was woken by a controller, and has not run yet.
+    slept_in_corridor: bool,
+    /// No task sleeps for it: a worker submits it.
+    by_worker: bool,
     /// Counts insertions.
     arrival: u64,
     /// Its parts in sector order: the first, the last, and behind this one the next; see `parts.rs`.
@@ -178,6 +187,10 @@ impl Held {
         owes: false,
         at_head: false,
         owner: 0,
+        gate: 0,
+        next_gate: 0,
+        slept_in_corridor: false,
+        by_worker: false,
         arrival: 0,
         first: RequestId::NIL,
         last: RequestId::NIL,
@@ -219,8 +232,12 @@ pub struct BlockLayer {
     done_at_once: Vec<RequestId>,
     /// Refused I/Os, which complete with the same call.
     refused: Vec<RequestId>,
-    /// Deadlines of tasks; nothing is refused without any.
-    admission: Option<Box<Admission>>,
+    corridor: Corridor,
+    /// A worker, and no task, submits the I/Os that enter now.
+    by_worker: bool,
+    /// Requests without a task that wait for a tag, or that were woken.
+    workers_asleep: usize,
+    oracle: Option<Arc<dyn ServiceOracle>>,
     /// The time of the completion that is being reported.
     completion: Nanos,
     rerun_at: Option<Nanos>,
@@ -247,8 +264,9 @@ impl std::fmt::Debug for BlockLayer {
 }
 
 impl BlockLayer {
-    /// A block layer over `scheduler`, which was made with `config.setup`.
-    pub fn new(config: Config, scheduler: Box<dyn Scheduler>, tenants: Tenants) -> BlockLayer {
+    /// A block layer over a scheduler, which was made with `config.setup`, and the controllers that come with it.
+    pub fn new(config: Config, stack: impl Into<Stack>, tenants: Tenants) -> BlockLayer {
+        let Stack { scheduler, controllers } = stack.into();
         let mut config = config;
         config.setup = config.setup.usable();
         let setup = &config.setup;
@@ -278,7 +296,10 @@ impl BlockLayer {
             ledger: Ledger::default(),
             done_at_once: Vec::new(),
             refused: Vec::new(),
-            admission: None,
+            corridor: Corridor::default(),
+            by_worker: false,
+            workers_asleep: 0,
+            oracle: None,
             completion: Nanos::ZERO,
             rerun_at: None,
             carried: 0,
@@ -287,6 +308,9 @@ impl BlockLayer {
             config,
         };
         layer.wake_batch = layer.wake_batch_now();
+        for controller in controllers {
+            layer.append(Nanos::ZERO, controller, true);
+        }
         layer
     }
 
@@ -305,9 +329,10 @@ impl BlockLayer {
         &*self.scheduler
     }
 
-    /// Changes a setting of the scheduler while it runs.
-    pub fn set_tunable(&mut self, name: &str, value: i128) -> Result<(), TunableError> {
-        set_tunable(&mut *self.scheduler, name, value)
+    /// Gives the scheduler, and each that takes over from it, exact service times of the device.
+    pub fn attach_oracle(&mut self, oracle: Arc<dyn ServiceOracle>) {
+        self.scheduler.attach_oracle(&oracle);
+        self.oracle = Some(oracle);
     }
 
     /// Tasks and tenants.
@@ -349,8 +374,15 @@ impl BlockLayer {
         }
     }
 
-    /// Passes an event on to the scheduler and runs its queues.
+    /// Passes an event on to the controllers and the scheduler, and runs its queues.
     pub fn event(&mut self, now: Nanos, event: Event) {
+        self.controllers_see_event(now, event);
+        self.schedule_event(now, event);
+        self.settle(now);
+    }
+
+    /// Passes an event on to the scheduler and runs its queues.
+    fn schedule_event(&mut self, now: Nanos, event: Event) {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.scheduler.event(event, &ctx);
         self.run_all();
@@ -371,18 +403,23 @@ impl BlockLayer {
     /// When [`BlockLayer::timer`] wants to be called, if ever.
     #[inline]
     pub fn next_timer(&self) -> Option<Nanos> {
-        match (self.rerun_at, self.scheduler.timer()) {
+        let next = match (self.rerun_at, self.scheduler.timer()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
-        }
+        };
+        if self.corridor.is_empty() { next } else { next.into_iter().chain(self.corridor.next_timer()).min() }
     }
 
     /// Time has come to `now`: fires what is due.
     pub fn timer(&mut self, now: Nanos) {
-        if self.scheduler.timer().is_some_and(|t| t <= now) {
-            self.event(now, Event::Timer);
-            self.let_successor_take_over(now);
+        if !self.corridor.is_empty() {
+            self.wake_sleepers(now);
+            self.tick_controllers(now);
         }
+        if self.scheduler.timer().is_some_and(|t| t <= now) {
+            self.schedule_event(now, Event::Timer);
+        }
+        self.settle(now);
         if self.rerun_at.is_some_and(|t| t <= now) {
             self.rerun_at = None;
             for hw in 0..self.hw.len() {

@@ -17,6 +17,14 @@ pub struct Switches {
 /// An exchange that waits until nothing is under way.
 pub(super) struct Freeze {
     pub(super) scheduler: Box<dyn Scheduler>,
-    /// I/O submitted since, with its time.
-    pub(super) held_back: VecDeque<(Nanos, Io)>,
+    /// I/O submitted since.
+    pub(super) held_back: VecDeque<HeldBack>,
+}
+
+/// An I/O that an exchange holds back.
+pub(super) struct HeldBack {
+    pub(super) submitted: Nanos,
+    pub(super) io: Io,
+    /// No task sleeps for it.
+    pub(super) by_worker: bool,
 }

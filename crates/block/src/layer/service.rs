@@ -11,11 +11,20 @@ impl BlockLayer {
     /// [`BlockLayer::refused`] if the device would not take it, then polls again.
     pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
         loop {
+            self.settle(now);
             let id = self.next_to_send(now);
-            if id.is_some() || self.config.tasks_sleep || self.woken.is_empty() {
+            if id.is_some() {
                 return id;
             }
-            self.retry_woken(now);
+            if self.config.tasks_sleep {
+                if self.workers_asleep == 0 || !self.retry_workers(now) {
+                    return None;
+                }
+            } else if self.woken.is_empty() {
+                return None;
+            } else {
+                self.retry_woken(now);
+            }
         }
     }
 
@@ -163,6 +172,7 @@ impl BlockLayer {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             self.scheduler.issued(id, &ctx);
         }
+        self.controllers_see_issue(now, id);
         id
     }
 

@@ -9,8 +9,8 @@ use crate::{Flags, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {
     /// A task submits `io` at `now`, within its plug if it has one. If the task [sleeps](Submitted::Asleep), it submits nothing
-    /// else before the I/O has its request. An I/O that would miss its [deadline](BlockLayer::set_deadline) is refused: it is finished, with `EBUSY`,
-    /// by the next [`BlockLayer::finish_idle`]. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
+    /// else before the I/O has its request. An I/O that a [controller](crate::Controller) refuses is finished, with an error, by the next
+    /// [`BlockLayer::finish_idle`]; one that it parks enters later, and its task goes on. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
     pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
         let may_sleep = !io.flags.any(Flags::NOWAIT);
         let nothing_to_flush = io.op == Op::Flush && !self.config.volatile_cache;
@@ -18,28 +18,32 @@ impl BlockLayer {
             if !may_sleep {
                 return Submitted::WouldBlock;
             }
+            if !self.corridor.is_empty() && !self.passes_submission(now, &io) {
+                return Submitted::Entered;
+            }
             self.count_submission(&io);
             self.admitted(now, &io);
-            self.hold_back(now, io);
+            self.hold_back(now, io, false);
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
             return Submitted::Asleep;
         }
-        if self.refuses(now, &io) {
-            self.count_submission(&io);
-            self.keep_refused(now, io);
+        if !self.corridor.is_empty() && !self.passes_submission(now, &io) {
             return Submitted::Entered;
         }
         let outcome = self.enter_path(now, now, io, plug);
         if outcome != Submitted::WouldBlock {
             self.count_submission(&io);
             self.admitted(now, &io);
+        } else if !self.corridor.is_empty() {
+            self.withdraw(now, &io);
         }
+        self.settle(now);
         outcome
     }
 
-    fn count_submission(&mut self, io: &Io) {
+    pub(super) fn count_submission(&mut self, io: &Io) {
         self.ledger.submitted += 1;
         self.ledger.sectors_submitted += u64::from(io.sectors);
         self.population.begins(io.task, io.tenant);
@@ -101,13 +105,18 @@ impl BlockLayer {
     /// The next request whose task was woken because a tag was freed: the driver lets the task run and calls
     /// [`BlockLayer::run_queue_of`] and [`BlockLayer::retry`]. Only where [tasks sleep](crate::layer::Config::tasks_sleep).
     pub fn next_woken(&mut self) -> Option<RequestId> {
-        self.woken.pop_front()
+        if self.workers_asleep == 0 {
+            return self.woken.pop_front();
+        }
+        // Those without a task wait for the next poll.
+        let task = self.woken.iter().position(|id| !self.held[id.index()].by_worker)?;
+        self.woken.remove(task)
     }
 
     /// A task that was woken first runs the hardware queue: the driver polls, then calls [`BlockLayer::retry`] (Linux: `blk_mq_get_tag`).
     /// So the scheduler is asked again although nothing arrived, which ends many a wait after it had nothing to send.
     pub fn run_queue_of(&mut self, id: RequestId) {
-        if !self.traits.single_queue {
+        if !self.traits.single_queue && !self.held[id.index()].slept_in_corridor {
             self.run(self.hw_of(id));
         }
     }
@@ -123,33 +132,66 @@ impl BlockLayer {
         if !self.expect_state(id, State::Waiting, Fault::WrongCompletion) {
             return Submitted::Asleep;
         }
-        let queue = self.queue_after_sleep(id);
+        let queue = match std::mem::take(&mut self.held[id.index()].slept_in_corridor) {
+            // It asks for a tag for the first time.
+            true if self.passes_rest(now, id) => None,
+            true => {
+                if let Some(plug) = plug {
+                    self.let_go(now, plug, false);
+                }
+                return Submitted::Asleep;
+            }
+            false => self.queue_after_sleep(id),
+        };
         if !self.take_tag(id) {
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
             let pool = self.pool_of(id);
             let queue = queue.unwrap_or_else(|| self.waiting[pool].next_queue());
-            self.waiting[pool].push(id, queue);
+            self.sleep_in(pool, queue, id);
             return Submitted::Asleep;
         }
+        self.by_worker = self.held[id.index()].by_worker;
         let Request { parent, sequence, io, .. } = self.requests[id];
         self.admit(now, id, plug.as_deref_mut());
-        let Some(parent) = parent.some() else { return Submitted::Entered };
+        let Some(parent) = parent.some() else {
+            self.by_worker = false;
+            return Submitted::Entered;
+        };
         // Pieces are cut in order, so the one that slept was the last so far.
         let whole = self.requests[parent].io;
         let end = io.sector + u64::from(io.sectors);
         let sectors = (whole.sector + u64::from(whole.sectors) - end) as u32;
-        self.submit_pieces(now, parent, Io { sector: end, sectors, ..whole }, sequence, plug)
+        let outcome = self.submit_pieces(now, parent, Io { sector: end, sectors, ..whole }, sequence, plug);
+        self.by_worker = false;
+        outcome
     }
 
     /// Lets all tasks that were woken try again at once.
     pub(super) fn retry_woken(&mut self, now: Nanos) {
         for _ in 0..self.woken.len() {
             if let Some(id) = self.woken.pop_front() {
+                self.workers_asleep -= usize::from(self.held[id.index()].by_worker);
                 self.retry(now, id, None);
             }
         }
+    }
+
+    /// Lets those requests try again that were woken and have no task.
+    pub(super) fn retry_workers(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        for _ in 0..self.woken.len() {
+            let Some(id) = self.woken.pop_front() else { break };
+            if self.held[id.index()].by_worker {
+                any = true;
+                self.workers_asleep -= 1;
+                self.retry(now, id, None);
+            } else {
+                self.woken.push_back(id);
+            }
+        }
+        any
     }
 
     pub(super) fn allocate(&mut self, submitted: Nanos, io: Io) -> RequestId {
@@ -157,6 +199,7 @@ impl BlockLayer {
         request.segments = self.config.limits.segments(&io);
         let id = self.enter(request);
         self.parts_begin(id);
+        self.held[id.index()].by_worker = self.by_worker;
         id
     }
 
@@ -187,6 +230,13 @@ impl BlockLayer {
         self.requests[id].parent = parent;
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
+        if !self.passes_request(now, id) {
+            // Who sleeps lets the plug go first, whether it may sleep or not.
+            if let Some(plug) = plug {
+                self.let_go(now, plug, false);
+            }
+            return Submitted::Asleep;
+        }
         if !self.lets_others_first(id) && self.take_tag(id) {
             self.admit(now, id, plug);
             return Submitted::Entered;

@@ -21,7 +21,19 @@ impl BlockLayer {
     pub(super) fn wait_for_tag(&mut self, id: RequestId) {
         let pool = self.pool_of(id);
         let queue = self.waiting[pool].next_queue();
+        self.sleep_in(pool, queue, id);
+    }
+
+    /// A request waits for a tag in a queue of a pool.
+    pub(super) fn sleep_in(&mut self, pool: usize, queue: usize, id: RequestId) {
+        self.workers_asleep += usize::from(self.held[id.index()].by_worker);
         self.waiting[pool].push(id, queue);
+    }
+
+    /// The task of a request is woken, or the worker that has it.
+    pub(super) fn wake(&mut self, id: RequestId) {
+        self.workers_asleep += usize::from(self.held[id.index()].by_worker);
+        self.woken.push_back(id);
     }
 
     /// The wait queue of a task that was woken, should it find no tag. Linux's takes it before it tries, so each sleep takes
@@ -73,7 +85,7 @@ impl BlockLayer {
         self.add_pools(pool);
         let free = if self.traits.direct { self.hw[pool].tag_free() } else { self.tags[pool].has_free() };
         if free {
-            self.woken.push_back(id);
+            self.wake(id);
         } else {
             self.wait_for_tag(id);
         }

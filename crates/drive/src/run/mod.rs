@@ -18,11 +18,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_block::{Config, Ledger, Nanos, Scheduler, Switches, TaskId, Tenants};
+use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, Tenants};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
+use dumbwaiter_policy::set_deadline;
 
 use crate::usage::Usage;
 use crate::verify::{Verifier, Watch};
@@ -47,13 +48,13 @@ pub(crate) struct Parts<'a> {
     pub(crate) target: &'a Target,
     pub(crate) support: CompletionSupport,
     pub(crate) config: Config,
-    pub(crate) scheduler: Box<dyn Scheduler>,
+    pub(crate) stack: Stack,
     pub(crate) tenants: Tenants,
     pub(crate) task_specs: Vec<TaskSpec>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's changes, in order.
-    pub(crate) schedulers: Vec<Option<Box<dyn Scheduler>>>,
+    pub(crate) schedulers: Vec<Option<Stack>>,
     pub(crate) recorder: Recorder,
     pub(crate) verifier: Option<Verifier>,
     pub(crate) limit: RunLimit,
@@ -123,7 +124,7 @@ pub(crate) struct Run<'a> {
     /// Threads that have not ended.
     live: usize,
     changes: VecDeque<(Nanos, Change)>,
-    schedulers: Vec<Option<Box<dyn Scheduler>>>,
+    schedulers: Vec<Option<Stack>>,
     issued_late: u64,
     rounded: u64,
     failure: Option<String>,
@@ -162,9 +163,9 @@ impl<'a> Run<'a> {
             ..DiskOptions::default()
         };
         let mut disk =
-            Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.scheduler, parts.tenants, disk_options)?;
+            Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.stack, parts.tenants, disk_options)?;
         for thread in &parts.threads {
-            disk.layer_mut().set_deadline(thread.task, thread.deadline);
+            set_deadline(disk.layer_mut(), Nanos::ZERO, thread.task, thread.deadline);
         }
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
         Ok(Run {
@@ -227,7 +228,7 @@ impl<'a> Run<'a> {
             records.flush().map_err(Error::Log)?;
         }
         let mut counters = BTreeMap::new();
-        self.disk.layer().scheduler().counters(&mut |name, count| {
+        self.disk.layer().counters(&mut |name, count| {
             counters.insert(name.to_owned(), count as f64);
         });
         let (ledger, switches) = (*self.disk.layer().ledger(), self.disk.layer().switches());

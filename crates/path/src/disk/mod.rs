@@ -35,9 +35,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dumbwaiter_block::{
-    BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants,
-};
+use dumbwaiter_block::{BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Stack, Tenants};
 
 use crate::arena::Arena;
 use crate::buffer::{Data, MAX_IOVECS};
@@ -172,14 +170,14 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk over `target`, with `scheduler`, which was made with `config.setup`. Long because it names every part of a disk.
+    /// A disk over `target`, with a scheduler, which was made with `config.setup`, and its controllers. Long because it names every part of a disk.
     ///
     /// A caller that submits scattered pages ([`Data::Iovec`]) sets `config.limits.segment_bytes` to the size of a page: only
     /// I/Os of no more pieces than that limit counts are merged.
     pub fn new(
         target: Arc<Target>,
         config: Config,
-        scheduler: Box<dyn Scheduler>,
+        stack: impl Into<Stack>,
         tenants: Tenants,
         options: DiskOptions,
     ) -> Result<Disk, Error> {
@@ -217,7 +215,7 @@ impl Disk {
             sectors: target.sectors(),
             block_mask: u64::from(target.facts().logical_block) / SECTOR_BYTES - 1,
             target,
-            layer: BlockLayer::new(config, scheduler, tenants),
+            layer: BlockLayer::new(config, stack, tenants),
             signals: rings.passes_messages(),
             rings,
             sleeper: options.completion.sleep.map(Sleeper::new),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_block::{Scheduler, Setup, Tunable};
+use dumbwaiter_block::{Scheduler, Setup, Stack, Tunable};
 
 use super::entry::Entry;
 use super::error::ChoiceError;
@@ -83,7 +83,7 @@ impl Choice {
             return Ok(());
         }
         let tunables = (self.factory)(Setup::default()).tunables();
-        let tunable = tunables.iter().find(|t| t.name == key).ok_or_else(|| self.unknown_setting(key, tunables))?;
+        let tunable = tunables.iter().find(|t| t.name == key).ok_or_else(|| self.unknown_setting(key, &tunables))?;
         let number = value.parse().ok().filter(|n| (tunable.min..=tunable.max).contains(n));
         let number = number.ok_or_else(|| ChoiceError::Value {
             scheduler: self.entry.name.into(),
@@ -95,18 +95,31 @@ impl Choice {
         Ok(())
     }
 
-    /// Builds the scheduler for a device.
-    pub fn build(&self, setup: Setup) -> Box<dyn Scheduler> {
+    /// Builds the scheduler for a device, with the controllers that come with it.
+    pub fn build(&self, setup: Setup) -> Stack {
         self.build_over(setup, &[])
     }
 
     /// As [`Choice::build`], with other defaults for some of its tunables. What the choice says goes before them.
-    pub fn build_over(&self, setup: Setup, defaults: &[(&str, i128)]) -> Box<dyn Scheduler> {
-        let mut scheduler = (self.factory)(setup);
+    pub fn build_over(&self, setup: Setup, defaults: &[(&str, i128)]) -> Stack {
+        let mut stack = (self.factory)(setup);
         for (name, value) in defaults.iter().chain(&self.numbers) {
-            scheduler.set(name, *value);
+            // Names and ranges were checked when they were chosen.
+            let _ = stack.set(name, *value);
         }
-        scheduler
+        stack
+    }
+
+    /// Builds the scheduler alone, or the first one of a controller that chooses it.
+    pub fn scheduler(&self, setup: Setup) -> Box<dyn Scheduler> {
+        self.build(setup).scheduler
+    }
+
+    /// Does it, or a scheduler that it may choose, use the classes of a drive?
+    pub fn uses_classes(&self, setup: Setup) -> bool {
+        let candidates = self.entry.parameters.iter().flat_map(|p| self.settings.schedulers(p.name));
+        let uses = |scheduler: Box<dyn Scheduler>| scheduler.class_weights().is_some();
+        uses(self.scheduler(setup)) || candidates.into_iter().any(|(_, factory)| uses(factory(setup).scheduler))
     }
 
     /// The registry's entry.
@@ -119,7 +132,7 @@ impl Choice {
         &self.label
     }
 
-    fn unknown_setting(&self, key: &str, tunables: &'static [Tunable]) -> ChoiceError {
+    fn unknown_setting(&self, key: &str, tunables: &[Tunable]) -> ChoiceError {
         let parameters = self.entry.parameters.iter().map(|p| p.name);
         let known: Vec<&str> = parameters.chain(tunables.iter().map(|t| t.name)).collect();
         ChoiceError::UnknownSetting { scheduler: self.entry.name.into(), key: key.into(), known }

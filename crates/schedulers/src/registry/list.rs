@@ -2,9 +2,8 @@
 
 use super::entry::Entry;
 use super::error::ChoiceError;
-use super::factory::factory;
+use super::factory::{Factory, factory};
 use super::setting::{Kind, Parameter, Settings};
-use crate::adaptive::{self, Adaptive, Plan};
 use crate::adios::{self, Adios};
 use crate::anticipatory::{self, Anticipatory};
 use crate::bfq::{self, Bfq, Generation};
@@ -15,7 +14,7 @@ use std::sync::Arc;
 
 use crate::{c_look, d2fq, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
 use dumbwaiter_learn::{Classifier, Model, shipped};
-use dumbwaiter_policy::{By, Goal, ScoreTable};
+use dumbwaiter_policy::{ADAPTIVE_TUNABLES, Adaptive, By, Candidate, Goal, Plan, ScoreTable};
 
 /// The entry of this name. A `+` at its end may be left out: in lists of candidates it separates names.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -80,6 +79,12 @@ fn classifier(settings: &Settings, by: By) -> Result<Option<Arc<Classifier>>, Ch
     let classifier = model.and_then(|model| model.classifier());
     let classifier = classifier.map_err(|why| settings.refused("model", format!("{EXPECTED} ({why})")))?;
     Ok(Some(Arc::new(classifier)))
+}
+
+/// A candidate of `adaptive`.
+fn candidate((name, factory): &(String, Factory)) -> Candidate {
+    let factory = Arc::clone(factory);
+    Candidate { name: name.clone(), build: Arc::new(move |setup| factory(setup).scheduler) }
 }
 
 /// The throughput table of `adaptive`.
@@ -306,7 +311,7 @@ pub const REGISTRY: &[Entry] = &[
         name: "adaptive",
         summary: "exchanges the scheduler while the load runs, by trials on live traffic or by a model",
         source: "FSL-25-07 (2025), and ours",
-        tunables: adaptive::TUNABLES,
+        tunables: ADAPTIVE_TUNABLES,
         parameters: &[
             Parameter { name: "by", kind: Kind::Word(By::NAMES), help: "what decides between the candidates" },
             Parameter { name: "goal", kind: Kind::Word(Goal::NAMES), help: "what to improve" },
@@ -339,11 +344,11 @@ pub const REGISTRY: &[Entry] = &[
                 by,
                 goal: settings.parsed("goal", Goal::default(), Goal::parse)?,
                 freeze: settings.text("handover") == Some("freeze"),
-                candidates: settings.schedulers("candidates").iter().cloned().map(Into::into).collect(),
+                candidates: settings.schedulers("candidates").iter().map(candidate).collect(),
                 classifier: classifier(settings, by)?,
                 table: table(settings)?,
             };
-            factory(move |setup| Adaptive::new(setup, &plan))
+            Ok(Arc::new(move |setup| Adaptive::stack(setup, &plan)))
         },
     },
 ];

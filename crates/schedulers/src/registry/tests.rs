@@ -1,4 +1,4 @@
-use dumbwaiter_block::{Setup, set_tunable};
+use dumbwaiter_block::Setup;
 
 use super::*;
 use crate::noop::Noop;
@@ -81,7 +81,7 @@ fn settings_round_trip() {
         for t in entry.tunables {
             for value in [t.min.max(-1), t.default.max(4), t.min.max(0) + 1] {
                 let value = value.min(t.max);
-                set_tunable(&mut *s, t.name, value).unwrap();
+                s.set(t.name, value).unwrap();
                 let read = s.get(t.name).unwrap();
                 let rounded = t.unit == "ms" && read >= value && read < value + 4;
                 let default_depth = t.name == "async_depth" && value == 0;

@@ -10,7 +10,7 @@ fn run(choice: &str, seconds: u64) -> Harness {
     let setup = Setup { rotational: true, device_depth: 4, nr_requests: 64, ..Setup::default() };
     let choice = Choice::parse(choice).unwrap();
     let mut harness =
-        Harness::new(Config { setup, ..Config::default() }, |setup| Box::new(Checked::new(choice.build(setup), setup)));
+        Harness::new(Config { setup, ..Config::default() }, |setup| Checked::around(choice.build(setup), setup));
     harness.service(Nanos::from_ms(2));
     let mut asked = 0u64;
     let mut ask = |harness: &mut Harness, task: u32| {

@@ -10,7 +10,7 @@ mod replace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dumbwaiter_block::{Nanos, RequestId, Scheduler, Setup, State};
+use dumbwaiter_block::{Nanos, RequestId, Setup, Stack, State};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_testkit::Harness;
 use dumbwaiter_testkit::storm::plan::{self, Plan, Step};
@@ -29,7 +29,7 @@ fn subjects() -> Vec<String> {
 }
 
 /// The scheduler with settings drawn from their ranges.
-fn make(subject: &str, draws: &[u64], setup: Setup) -> Box<dyn Scheduler> {
+fn make(subject: &str, draws: &[u64], setup: Setup) -> Stack {
     let mut choice = Choice::parse(subject).unwrap();
     for (tunable, draw) in choice.entry().tunables.iter().zip(draws.iter().cycle()) {
         let small = (i128::from(*draw) / 4 % 40).clamp(tunable.min, tunable.max);
@@ -88,8 +88,9 @@ fn work_is_conserved(subject: &str, plan: &Plan) -> Result<(), TestCaseError> {
     config.setup.hw_queues = 1;
     let waits = Arc::new(AtomicBool::new(false));
     let mut harness = Harness::new(config, |setup| {
-        let inner = make(subject, &[3], setup);
-        Box::new(Checked::new(inner, setup).telling(Arc::clone(&waits)))
+        let stack = make(subject, &[3], setup);
+        let checked = Checked::new(stack.scheduler, setup).telling(Arc::clone(&waits));
+        Stack { scheduler: Box::new(checked), controllers: stack.controllers }
     });
     harness.hold();
     for step in &plan.steps {

@@ -8,7 +8,8 @@ use dumbwaiter_testkit::Harness;
 /// four domains at every change.
 fn depths(choice: &str, reads: usize, writes: usize, seconds: u64) -> Vec<[u32; 4]> {
     let setup = Setup { device_depth: 4, ..Setup::default() };
-    let mut harness = Harness::new(Config { setup, ..Config::default() }, |s| Choice::parse(choice).unwrap().build(s));
+    let mut harness =
+        Harness::new(Config { setup, ..Config::default() }, |s| Choice::parse(choice).unwrap().scheduler(s));
     run(&mut harness, reads, writes, seconds)
 }
 
@@ -92,7 +93,7 @@ fn depths_do_not_recover_while_nothing_happens() {
 /// The recorded kernel evaluated nothing sooner than 25 ticks after a completion.
 #[test]
 fn the_timer_is_a_tenth_of_a_second_behind_a_completion() {
-    let mut harness = Harness::new(Config::default(), |s| Choice::parse("kyber").unwrap().build(s));
+    let mut harness = Harness::new(Config::default(), |s| Choice::parse("kyber").unwrap().scheduler(s));
     harness.submit("R100");
     let after = harness.layer().next_timer().unwrap().since(harness.now());
     assert!((100..=108).contains(&(after.0 / 1_000_000)), "{after}");
@@ -106,7 +107,7 @@ fn set_and_get(scheduler: &mut dyn Scheduler, name: &str, value: i128) -> i128 {
 /// At 250 ticks a second the kernel reads 1 ms back as 4, and 501 as 504.
 #[test]
 fn milliseconds_are_rounded_up_to_ticks() {
-    let mut scheduler = Choice::parse("mq-deadline").unwrap().build(Setup::default());
+    let mut scheduler = Choice::parse("mq-deadline").unwrap().scheduler(Setup::default());
     for name in ["read_expire", "write_expire", "prio_aging_expire"] {
         let read_back = [0, 1, 4, 500, 501, 2_147_483_644].map(|ms| set_and_get(&mut *scheduler, name, ms));
         assert_eq!(read_back, [0, 4, 4, 500, 504, 2_147_483_644], "{name}");
@@ -127,7 +128,7 @@ fn async_depth_by_kernel() {
     let write = Io { op: Op::Write, ..Io::default() };
     let limit = |choice: &str, nr_requests| {
         let setup = Setup { nr_requests, ..Setup::default() };
-        Choice::parse(choice).unwrap().build(setup).limit(&write, nr_requests)
+        Choice::parse(choice).unwrap().scheduler(setup).limit(&write, nr_requests)
     };
     for kernel in ["6.18", "6.5", "6.1", "5.15", "5.13"] {
         assert_eq!(limit(&format!("mq-deadline:kernel={kernel}"), 256), 256, "{kernel}");
@@ -146,7 +147,7 @@ fn limits_of_the_time_of_attachment_stay() {
     let at_attach = AtAttach { nr_requests: Some(8), ..AtAttach::default() };
     for (choice, sync, not_sync) in [("mq-deadline", 8, 8), ("kyber", 64, 6), ("bfq", 6, 4)] {
         let setup = Setup { nr_requests: 64, at_attach, ..Setup::default() };
-        let mut scheduler = Choice::parse(choice).unwrap().build(setup);
+        let mut scheduler = Choice::parse(choice).unwrap().scheduler(setup);
         let limits = |scheduler: &dyn Scheduler, nr_requests| {
             let of = |io| scheduler.limit(&io, nr_requests);
             [of(Io::default()), of(write(Flags::SYNC)), of(write(Flags::NONE))]
@@ -160,12 +161,12 @@ fn limits_of_the_time_of_attachment_stay() {
         assert!(few.iter().all(|n| (1..=2).contains(n)), "{choice}: {few:?} of 2 slots");
     }
     let setup = Setup { nr_requests: 64, at_attach, ..Setup::default() };
-    assert_eq!(Choice::parse("mq-deadline").unwrap().build(setup).get("async_depth"), Some(8));
+    assert_eq!(Choice::parse("mq-deadline").unwrap().scheduler(setup).get("async_depth"), Some(8));
 }
 
 #[test]
 fn kyber_takes_any_target_in_nanoseconds() {
-    let mut scheduler = Choice::parse("kyber").unwrap().build(Setup::default());
+    let mut scheduler = Choice::parse("kyber").unwrap().scheduler(Setup::default());
     for value in [0, 1, 2_000_001, i128::from(u64::MAX)] {
         assert_eq!(set_and_get(&mut *scheduler, "read_lat_nsec", value), value);
     }

@@ -26,7 +26,7 @@ impl Lab {
     fn new(choice: &str, weights: &[u32], hw_queues: u16) -> Lab {
         let setup = Setup { hw_queues, cpus: hw_queues, ..Setup::default() };
         Lab {
-            scheduler: Choice::parse(choice).unwrap().build(setup),
+            scheduler: Choice::parse(choice).unwrap().scheduler(setup),
             requests: Requests::default(),
             tenants: weights.iter().map(|weight| Tenant { weight: *weight, ..Tenant::default() }).collect(),
             weights: weights.to_vec(),

@@ -1,6 +1,7 @@
 //! Deadlines: what would wait too long is refused at once, under any scheduler.
 
 use dumbwaiter_block::{Config, Errno, Io, Ioprio, Nanos, Op, Setup, TaskId, TenantId};
+use dumbwaiter_policy::set_deadline;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_testkit::Harness;
 use proptest::prelude::*;
@@ -19,6 +20,10 @@ fn read(task: u32, tenant: u32, sector: u64) -> Io {
     Io { op: Op::Read, sector, sectors: 8, task, tenant, ioprio: Ioprio::DEFAULT, ..Io::default() }
 }
 
+fn deadline(harness: &mut Harness, task: TaskId, deadline: Option<Nanos>) {
+    harness.change(|layer, now| set_deadline(layer, now, task, deadline));
+}
+
 /// I/Os that were refused since the harness began.
 fn refused(harness: &Harness) -> usize {
     harness.done_without_device().iter().filter(|f| f.result == Err(Errno::EBUSY)).count()
@@ -27,7 +32,7 @@ fn refused(harness: &Harness) -> usize {
 #[test]
 fn what_would_wait_longer_than_its_deadline_is_refused_and_nothing_else() {
     let mut harness = disk("none");
-    harness.deadline(TaskId(1), Some(Nanos::from_ms(10)));
+    deadline(&mut harness, TaskId(1), Some(Nanos::from_ms(10)));
     for n in 0..8 {
         harness.submit_io(read(0, 0, 1000 * n));
     }
@@ -55,7 +60,7 @@ fn what_would_wait_longer_than_its_deadline_is_refused_and_nothing_else() {
 #[test]
 fn a_wrong_prediction_is_corrected_by_one_request_in_each_deadline() {
     let mut harness = disk("noop");
-    harness.deadline(TaskId(1), Some(Nanos::from_ms(2)));
+    deadline(&mut harness, TaskId(1), Some(Nanos::from_ms(2)));
     harness.service(Nanos::from_ms(50)).submit_io(read(1, 1, 0));
     harness.drain();
     harness.service(Nanos::from_ms(1)).hold();
@@ -74,8 +79,8 @@ fn a_wrong_prediction_is_corrected_by_one_request_in_each_deadline() {
 #[test]
 fn a_deadline_is_forgotten_with_its_task() {
     let mut harness = disk("none");
-    harness.deadline(TaskId(2), Some(Nanos(1)));
-    harness.deadline(TaskId(2), None);
+    deadline(&mut harness, TaskId(2), Some(Nanos(1)));
+    deadline(&mut harness, TaskId(2), None);
     for n in 0..50 {
         harness.submit_io(read(2, 0, 1000 * n));
     }
@@ -101,7 +106,7 @@ fn a_wait_for_a_completion_sets_no_timer() {
     for entry in REGISTRY {
         let mut harness = disk(entry.name);
         for task in 0..3 {
-            harness.deadline(TaskId(task), Some(Nanos::from_ms(1 + u64::from(task))));
+            deadline(&mut harness, TaskId(task), Some(Nanos::from_ms(1 + u64::from(task))));
         }
         for (task, sector, then) in steps {
             harness.submit_io(read(task, task % 2, sector));
@@ -124,7 +129,7 @@ proptest! {
         for entry in REGISTRY {
             let mut harness = disk(entry.name);
             for task in 0..3 {
-                harness.deadline(TaskId(task), Some(Nanos::from_us(deadline_us * (1 + u64::from(task)))));
+                deadline(&mut harness, TaskId(task), Some(Nanos::from_us(deadline_us * (1 + u64::from(task)))));
             }
             for (task, place, then) in &steps {
                 harness.submit_io(read(*task, task % 2, place * 8));

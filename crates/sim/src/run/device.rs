@@ -13,6 +13,10 @@ impl Run<'_> {
         if self.next_cost.is_some() && !self.layer.freezing() {
             self.host.set_scheduler_cost(self.next_cost.take());
         }
+        if self.switches != self.layer.switches().count {
+            self.switches = self.layer.switches().count;
+            self.device.set_class_weights(self.layer.scheduler().class_weights());
+        }
         while let Some(id) = self.layer.poll(now) {
             let request = self.layer.request(id);
             let command = Command {

@@ -9,14 +9,17 @@ mod state;
 mod threads;
 mod turns;
 
-use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
-use dumbwaiter_block::{BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, Scheduler, TaskId, Tenants};
+use dumbwaiter_block::{
+    BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, ServiceOracle, Stack, TaskId, Tenants,
+};
 use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
+use dumbwaiter_policy::set_deadline;
 
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
@@ -65,7 +68,9 @@ pub struct Run<'a> {
     several_stages: bool,
     changes: Vec<(Nanos, Change)>,
     /// Of the scenario's exchanges of the scheduler, in order, until each is made.
-    schedulers: Vec<Option<Box<dyn Scheduler>>>,
+    schedulers: Vec<Option<Stack>>,
+    /// Exchanges of the scheduler that the device has heard of.
+    switches: u64,
     /// What the CPU spends on each of these.
     costs: Vec<SchedulerCost>,
     /// The scheduler's cost from when a freeze has ended.
@@ -139,18 +144,20 @@ struct Closed {
     applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
-/// A scheduler that replaces another during a run, with its CPU cost.
-pub type Replacement = (Box<dyn Scheduler>, SchedulerCost);
+/// A scheduler with its controllers that replaces another during a run, with its CPU cost.
+pub type Replacement = (Stack, SchedulerCost);
 
 /// The components of a run.
 pub struct RunParts<'a> {
     /// Settings of the block layer.
     pub config: Config,
-    /// The scheduler, built with `config.setup`.
-    pub scheduler: Box<dyn Scheduler>,
+    /// The scheduler with its controllers, built with `config.setup`.
+    pub stack: Stack,
+    /// Exact service times of the device, where they are known.
+    pub oracle: Option<Arc<dyn ServiceOracle>>,
     /// Tasks and tenants, with those of every thread.
     pub tenants: Tenants,
-    /// The device.
+    /// The device, with classes if a scheduler of the run uses them.
     pub device: Box<dyn Device>,
     /// The host.
     pub host: Host,
@@ -179,7 +186,7 @@ impl<'a> Run<'a> {
         let turns = Turns::new(parts.host.completion(), parts.host.cpus());
         let cpus = CpuQueues::new(parts.host.cpus(), parts.seed);
         let mut run = Run {
-            layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
+            layer: BlockLayer::new(parts.config, parts.stack, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
             live: parts.threads.len(),
@@ -206,13 +213,19 @@ impl<'a> Run<'a> {
             costs: parts.schedulers.iter().map(|(_, cost)| *cost).collect(),
             schedulers: parts.schedulers.into_iter().map(|(scheduler, _)| Some(scheduler)).collect(),
             next_cost: None,
+            switches: 0,
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),
             period: None,
         };
+        if let Some(oracle) = parts.oracle {
+            run.layer.attach_oracle(oracle);
+        }
+        run.device.set_class_weights(run.layer.scheduler().class_weights());
         for state in &run.threads {
-            run.layer.set_deadline(state.running.thread.task, state.running.thread.deadline);
+            let thread = &state.running.thread;
+            set_deadline(&mut run.layer, Nanos::ZERO, thread.task, thread.deadline);
         }
         for (number, (at, _)) in run.changes.iter().enumerate() {
             run.events.push(*at, EventKind::Change(number as u32));
@@ -300,9 +313,9 @@ impl<'a> Run<'a> {
     }
 
     /// Exchanges the scheduler.
-    pub(crate) fn replace(&mut self, scheduler: Box<dyn Scheduler>, cost: SchedulerCost, how: Handover) {
+    pub(crate) fn replace(&mut self, stack: Stack, cost: SchedulerCost, how: Handover) {
         self.next_cost = Some(cost);
-        self.layer.replace(self.now, scheduler, how);
+        self.layer.replace(self.now, stack, how);
         self.serve();
     }
 

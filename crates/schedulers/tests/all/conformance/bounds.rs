@@ -18,7 +18,7 @@ struct Bare {
 
 impl Bare {
     fn new(choice: &str) -> Bare {
-        let scheduler = Choice::parse(choice).unwrap().build(Setup::default());
+        let scheduler = Choice::parse(choice).unwrap().scheduler(Setup::default());
         Bare { scheduler, requests: Requests::default(), tenants: Tenants::default(), now: Nanos::ZERO }
     }
 

@@ -15,7 +15,7 @@ const WAYS: [(Handover, Handover); 3] =
 
 fn run(names: [&str; 2], ways: (Handover, Handover), plan: &Plan) -> Harness {
     // Default settings: with some of the greatest a scheduler idles for years.
-    let scheduler = |name: &str, setup| Box::new(Checked::new(make(name, &[15], setup), setup)) as _;
+    let scheduler = |name: &str, setup| Checked::around(make(name, &[15], setup), setup);
     let mut harness = Harness::new(plan.config(), |setup| scheduler(names[0], setup));
     harness.hold();
     let third = plan.steps.len().div_ceil(3);
