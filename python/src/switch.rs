@@ -10,7 +10,7 @@ use dumbwaiter_experiment::Control;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_sim::{Episode, Period, PeriodEnd};
-use dumbwaiter_workloads::units::{self, BareTime};
+use dumbwaiter_text::units::{self, BareTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use dumbwaiter_output::{escape, escape_styled};
 use dumbwaiter_report::Style;
+use dumbwaiter_text::{escape, escape_styled};
 
 /// Columns of the first screen where stdout is no terminal.
 const SCREEN_COLUMNS: u16 = 80;

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::Path;
 
-use dumbwaiter_output::check_distinct;
+use dumbwaiter_text::check_distinct;
 use serde::Serialize;
 
 use crate::messages::print;
@@ -24,7 +24,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
     if is_stdout(path) {
         return print(text);
     }
-    dumbwaiter_output::write(path, |out| out.write_all(text.as_bytes())).map_err(|e| not_written(path, &e))
+    dumbwaiter_text::write(path, |out| out.write_all(text.as_bytes())).map_err(|e| not_written(path, &e))
 }
 
 /// An object with its version first.
@@ -90,7 +90,7 @@ pub fn check_writable(path: &Path) -> Result<()> {
     if is_stdout(path) {
         return Ok(());
     }
-    dumbwaiter_output::check(path).map_err(|e| not_written(path, &e))
+    dumbwaiter_text::check(path).map_err(|e| not_written(path, &e))
 }
 
 /// Refuses a folder for output that cannot be made or written, before long work starts.

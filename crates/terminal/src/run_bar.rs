@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Step};
-use dumbwaiter_output::escape_line;
+use dumbwaiter_text::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::progress::{LINE_INTERVAL, REDRAW_INTERVAL};

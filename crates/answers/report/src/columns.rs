@@ -199,7 +199,7 @@ impl Values {
 /// missing. `run` is the index in the document's `runs`; units are in the
 /// names of the columns.
 pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
-    dumbwaiter_output::create_folder(dir).map_err(|source| Error::Write { path: dir.to_path_buf(), source })?;
+    dumbwaiter_text::create_folder(dir).map_err(|source| Error::Write { path: dir.to_path_buf(), source })?;
     let files = [
         ("runs.parquet", runs(document)),
         ("tenants.parquet", tenants(document)),

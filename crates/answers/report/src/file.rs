@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_output::OutputFile;
+use dumbwaiter_text::OutputFile;
 
 /// Why results could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub(crate) fn write_file(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<OutputFile>) -> io::Result<()>,
 ) -> Result<(), Error> {
-    dumbwaiter_output::write(path, fill).map_err(|source| Error::Write { path: path.to_path_buf(), source })
+    dumbwaiter_text::write(path, fill).map_err(|source| Error::Write { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]

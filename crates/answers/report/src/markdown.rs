@@ -1,7 +1,7 @@
 //! A comparison as Markdown, for issues and wikis.
 
 use dumbwaiter_advise::{Document, Ranking, Suite};
-use dumbwaiter_output::escape_line;
+use dumbwaiter_text::escape_line;
 
 use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
 use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};

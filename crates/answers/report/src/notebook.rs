@@ -1,7 +1,7 @@
 //! A comparison as a piece of HTML that a notebook shows below a cell: the verdict and the ranking of each device.
 
 use dumbwaiter_advise::{Document, Ranking, Row};
-use dumbwaiter_output::escape_line;
+use dumbwaiter_text::escape_line;
 
 use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
 use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};

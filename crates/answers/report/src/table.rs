@@ -1,7 +1,7 @@
 //! Plain tables for terminals.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use dumbwaiter_output::{BOLD, FAINT, RESET, escape, escape_line};
+use dumbwaiter_text::{BOLD, FAINT, RESET, escape, escape_line};
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

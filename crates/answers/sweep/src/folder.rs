@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dumbwaiter_experiment::Control;
-use dumbwaiter_output::OutputFile;
+use dumbwaiter_text::OutputFile;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ impl Folder {
     /// has the folder open it is refused.
     pub fn open(path: &Path, sweep: &Sweep) -> Result<Folder, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
-        dumbwaiter_output::create_folder(path).map_err(failed)?;
+        dumbwaiter_text::create_folder(path).map_err(failed)?;
         let folder = |locked| Folder { path: path.to_owned(), beginning: Arc::default(), _locked: Arc::new(locked) };
         let manifest_path = path.join(MANIFEST);
         let text = manifest(sweep);
@@ -117,13 +117,13 @@ impl Folder {
             Ok(found) => {
                 check_manifest(sweep, &path.display().to_string(), &found)?;
                 let locked = lock_manifest(path)?;
-                dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
+                dumbwaiter_text::remove_leftovers(path).map_err(failed)?;
                 if found == text {
                     return Ok(folder(locked));
                 }
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
+                dumbwaiter_text::remove_leftovers(path).map_err(failed)?;
                 let mut entries = std::fs::read_dir(path).map_err(failed)?;
                 if entries.next().is_some() {
                     return Err(Error::Folder {

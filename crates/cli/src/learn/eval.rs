@@ -57,5 +57,5 @@ fn write_line(out: &mut impl Write, line: &Line, json: bool) -> std::io::Result<
         false => prediction_text(line),
     };
     // The model's file names the classes.
-    out.write_all(dumbwaiter_output::escape(&text).as_bytes())
+    out.write_all(dumbwaiter_text::escape(&text).as_bytes())
 }

@@ -67,7 +67,7 @@ fn features(args: &LearnFeatures) -> Result<Ended> {
     }
     let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
     if extension == Some("npy") {
-        dumbwaiter_output::write(&args.out, |out| write_npy(&runs, out))
+        dumbwaiter_text::write(&args.out, |out| write_npy(&runs, out))
             .map_err(|error| anyhow!("cannot write {}: {error}", args.out.display()))?;
     } else {
         let names = runs.iter().flat_map(|run| std::iter::repeat_n(run.run.as_str(), run.rows.len()));

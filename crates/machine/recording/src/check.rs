@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dumbwaiter_linux::Error;
-use dumbwaiter_output::{check, same_file};
+use dumbwaiter_text::{check, same_file};
 
 use crate::dispatch_file::beside;
 use crate::options::Options;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_linux::Error;
 use dumbwaiter_linux::file::read_some;
-use dumbwaiter_output::OutputFile;
+use dumbwaiter_text::OutputFile;
 use serde_json::json;
 
 use crate::about::About;

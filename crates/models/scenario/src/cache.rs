@@ -1,9 +1,9 @@
 //! Settings of the page cache in a scenario file.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_text::units::{self, BareTime, Prefixes};
 use dumbwaiter_workloads::generate::Scalar;
 use dumbwaiter_workloads::page_cache::CacheSpec;
-use dumbwaiter_workloads::units::{self, BareTime, Prefixes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,7 +1,7 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
 use dumbwaiter_block::{Handover, Ioprio, Nanos};
-use dumbwaiter_workloads::units::format_time;
+use dumbwaiter_text::units::format_time;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_workloads::units::{self, BareTime, format_time};
+use dumbwaiter_text::units::{self, BareTime, format_time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A completion method. As text: `interrupt`, `poll`, `hybrid`, `hybrid-fixed:2us` (any time), `sqpoll`.

@@ -4,9 +4,9 @@ use std::fmt;
 
 use dumbwaiter_block::hint::{nearest, suggest};
 use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_text::units::{self, BareTime, Prefixes};
 use dumbwaiter_workloads::applications::App;
 use dumbwaiter_workloads::generate::{JobSpec, Scalar};
-use dumbwaiter_workloads::units::{self, BareTime, Prefixes};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -315,7 +315,7 @@ impl<'de> Visitor<'de> for Processors {
 }
 
 fn whole<T: TryFrom<u64>>(text: String, what: &str) -> Result<T, String> {
-    let number = dumbwaiter_workloads::units::count(&text).ok().filter(|n| *n > 0).and_then(|n| T::try_from(n).ok());
+    let number = dumbwaiter_text::units::count(&text).ok().filter(|n| *n > 0).and_then(|n| T::try_from(n).ok());
     number.ok_or_else(|| format!("{text:?} is not {what}"))
 }
 

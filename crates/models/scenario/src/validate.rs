@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::did_you_mean;
-use dumbwaiter_workloads::units::format_time;
+use dumbwaiter_text::units::format_time;
 
 use crate::{Error, Scenario, Task, Tenant, Work};
 

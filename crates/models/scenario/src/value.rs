@@ -1,8 +1,8 @@
 //! Values of scenario files that are checked as they are read.
 
 use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_text::units::{self, BareTime};
 use dumbwaiter_workloads::generate::Scalar;
-use dumbwaiter_workloads::units::{self, BareTime};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 

@@ -1,7 +1,7 @@
 //! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
 
+use dumbwaiter_text::units::format_time;
 use dumbwaiter_workloads::generate::Scalar;
-use dumbwaiter_workloads::units::format_time;
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::{Flags, Nanos};
-use dumbwaiter_output::OutputFile;
+use dumbwaiter_text::OutputFile;
 
 use super::blkparse;
 use super::columnar::ColumnarWriter;

@@ -90,7 +90,7 @@ pub fn save(model: &Model, path: &Path) -> Result<(), Error> {
         let mut previous = path.as_os_str().to_owned();
         previous.push(".prev");
         let previous = PathBuf::from(previous);
-        dumbwaiter_output::write(&previous, |out| out.write_all(&before)).map_err(Error::file(&previous))?;
+        dumbwaiter_text::write(&previous, |out| out.write_all(&before)).map_err(Error::file(&previous))?;
     }
-    dumbwaiter_output::write(path, |out| out.write_all(&bytes)).map_err(Error::file(path))
+    dumbwaiter_text::write(path, |out| out.write_all(&bytes)).map_err(Error::file(path))
 }

@@ -18,7 +18,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::{nearest, suggest};
 
 use crate::generate::{Extent, JobSpec, Mix};
-use crate::units::{self, Prefixes};
+use dumbwaiter_text::units::{self, Prefixes};
 use options::Class;
 use text::{Section, Setting};
 

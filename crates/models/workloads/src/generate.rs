@@ -308,7 +308,7 @@ impl fmt::Display for JobSpec {
         }
         write!(f, ", {}, depth {}", self.bs, self.depth())?;
         if self.thinktime > Nanos::ZERO {
-            write!(f, ", think {}", crate::units::format_time(self.thinktime))?;
+            write!(f, ", think {}", dumbwaiter_text::units::format_time(self.thinktime))?;
         }
         if !self.direct {
             f.write_str(", buffered")?;

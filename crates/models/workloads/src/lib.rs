@@ -5,7 +5,6 @@ pub mod applications;
 pub mod fio;
 pub mod generate;
 pub mod page_cache;
-pub mod units;
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::{Kind, Model};
 use dumbwaiter_policy::{By, Goal, ScoreTable, Settings};
-use dumbwaiter_workloads::units::{BareTime, time};
+use dumbwaiter_text::units::{BareTime, time};
 use serde::Deserialize;
 
 use crate::Error;

@@ -83,8 +83,8 @@ impl Store {
     pub fn keep(&self, device: &Path, learned: &Learned) -> Result<(), String> {
         let path = self.file(device, ".json");
         let text = serde_json::to_vec_pretty(learned).map_err(|error| error.to_string())?;
-        let written = dumbwaiter_output::create_folder(&self.folder)
-            .and_then(|()| dumbwaiter_output::write(&path, |out| out.write_all(&text)));
+        let written = dumbwaiter_text::create_folder(&self.folder)
+            .and_then(|()| dumbwaiter_text::write(&path, |out| out.write_all(&text)));
         written.map_err(|error| format!("{}: {error}; trial results are not saved", path.display()))
     }
 
@@ -100,7 +100,7 @@ impl Store {
     /// Saves the latency model of a disk, and keeps the previous one as `NAME.prev`. Returns the path.
     pub fn keep_model(&self, device: &Path, model: &Model) -> Result<PathBuf, String> {
         let path = self.file(device, "-latency.safetensors");
-        dumbwaiter_output::create_folder(&self.folder)
+        dumbwaiter_text::create_folder(&self.folder)
             .map_err(|error| format!("{}: {error}; the trained model is not saved", self.folder.display()))?;
         dumbwaiter_training::store::save(model, &path).map_err(|error| error.to_string())?;
         Ok(path)

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_workloads::units::{Prefixes, size};
+use dumbwaiter_text::units::{Prefixes, size};
 use serde::Deserialize;
 use serde::de::{Unexpected, Visitor};
 

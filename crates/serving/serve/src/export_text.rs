@@ -1,6 +1,6 @@
 //! An export as it is typed: `NAME[:key=value,...]`.
 
-use dumbwaiter_workloads::units::{Prefixes, size};
+use dumbwaiter_text::units::{Prefixes, size};
 
 use crate::Error;
 use crate::settings::ExportSettings;

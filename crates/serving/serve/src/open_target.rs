@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dumbwaiter_block::{Config, Limits, SECTOR_BYTES, Setup};
 use dumbwaiter_path::{Buffer, Facts, Kind, OpenOptions, Target, VirtualDevice};
-use dumbwaiter_workloads::units::{Prefixes, size};
+use dumbwaiter_text::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
 use crate::Error;

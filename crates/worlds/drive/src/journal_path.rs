@@ -17,5 +17,5 @@ pub(crate) fn check_journal_path(path: &Path, target: &Metadata) -> Result<(), E
             return refuse("not a regular file; expected the name of a file for the journal");
         }
     }
-    dumbwaiter_output::check(path).map_err(|e| Error::Journal { path: path.to_owned(), reason: e.to_string() })
+    dumbwaiter_text::check(path).map_err(|e| Error::Journal { path: path.to_owned(), reason: e.to_string() })
 }

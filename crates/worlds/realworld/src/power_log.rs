@@ -8,7 +8,7 @@ use dumbwaiter_advise::Document;
 use dumbwaiter_experiment::Failure;
 use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_meters::{Logger, LoggerClock};
-use dumbwaiter_workloads::units;
+use dumbwaiter_text::units;
 
 /// A logger may still be writing the end of the last run: how long to wait for it.
 const WAIT_MAX: Duration = Duration::from_secs(10);

@@ -281,7 +281,7 @@ fn ios_since(before: u64, done: &AtomicU64) -> f64 {
 
 /// A file of bytes that nothing can shorten, in the page cache.
 fn fill(path: &Path) -> std::io::Result<()> {
-    let written = dumbwaiter_output::write(path, |file| {
+    let written = dumbwaiter_text::write(path, |file| {
         use std::io::Write;
         let mut state = 1u64;
         let mut block = vec![0u8; 1 << 20];

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use dumbwaiter_output::say;
+use dumbwaiter_text::say;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
@@ -62,7 +62,7 @@ impl JournalEntry {
 
     fn write(&self, path: &Path) -> std::io::Result<()> {
         let text = serde_json::to_vec(self)?;
-        dumbwaiter_output::write(path, |out| out.write_all(&text))
+        dumbwaiter_text::write(path, |out| out.write_all(&text))
     }
 }
 
@@ -176,7 +176,7 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
     if !is_own_folder(dir) {
         return Vec::new();
     }
-    let _ = dumbwaiter_output::remove_leftovers(dir);
+    let _ = dumbwaiter_text::remove_leftovers(dir);
     // Taking and dropping the lock of a process that is gone removes its file.
     files(dir, "lock").iter().for_each(|path| drop(Lock::take(path)));
     let mut lines = Vec::new();

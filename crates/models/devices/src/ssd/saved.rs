@@ -20,7 +20,7 @@ use crate::Error;
 pub fn save_state(params: &Params, path: &Path) -> Result<(), Error> {
     let error = |source| Error::Io { path: path.to_owned(), source };
     let ftl = precondition::state(params);
-    dumbwaiter_output::write(path, |out| write(&ftl, params, out)).map_err(error)
+    dumbwaiter_text::write(path, |out| write(&ftl, params, out)).map_err(error)
 }
 
 /// Loads a state from a file: devices built from these parameters afterwards start in it.

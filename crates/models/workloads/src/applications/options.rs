@@ -4,7 +4,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::did_you_mean_of;
 
 use crate::generate::{BuildError, Extent};
-use crate::units::{self, BareTime, Prefixes};
+use dumbwaiter_text::units::{self, BareTime, Prefixes};
 
 /// Whether a program computes between its reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

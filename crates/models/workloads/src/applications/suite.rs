@@ -8,7 +8,7 @@
 use super::{App, Component};
 use crate::generate::{BuildError, Extent, JobSpec};
 use crate::page_cache::PageCache;
-use crate::units::Prefixes;
+use dumbwaiter_text::units::Prefixes;
 
 /// Threads of the YCSB loads.
 pub(super) const YCSB_THREADS: u32 = 32;

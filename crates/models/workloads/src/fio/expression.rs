@@ -1,6 +1,6 @@
 //! Arithmetic in values: `(4*1024)`, `$pagesize`.
 
-use crate::units::{self, BareTime, Prefixes};
+use dumbwaiter_text::units::{self, BareTime, Prefixes};
 
 const TIMES: [&str; 8] = [
     "runtime",

@@ -11,7 +11,7 @@ use super::random::{Permutation, Random, Zipf};
 use super::value::{Access, BlockSize, Distribution, Extent, Mix, READ, RateProcess, Sequencer, TRIM, WRITE};
 use super::visited::Visited;
 use super::{JobSpec, class_of};
-use crate::units::format_size;
+use dumbwaiter_text::units::format_size;
 
 /// The run, device and instance that a job is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

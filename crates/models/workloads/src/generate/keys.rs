@@ -14,7 +14,7 @@ use super::parse::{
 use super::value::{
     BlockSize, BurstProcess, Distribution, Engine, PerDir, RateProcess, Sequencer, SubmitMode, ThinkBlocks,
 };
-use crate::units::{self, BareTime, Prefixes, UnitError};
+use dumbwaiter_text::units::{self, BareTime, Prefixes, UnitError};
 
 /// Why an option could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

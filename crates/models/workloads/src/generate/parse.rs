@@ -3,7 +3,7 @@
 use dumbwaiter_block::Nanos;
 
 use super::value::{Access, BlockSize, Distribution, Extent, Pattern, PerDir, Zone};
-use crate::units::{self, BareTime, Prefixes, UnitError};
+use dumbwaiter_text::units::{self, BareTime, Prefixes, UnitError};
 
 pub(super) type Parsed<T> = Result<T, UnitError>;
 

@@ -2,8 +2,8 @@ use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
 use proptest::prelude::*;
 
 use super::*;
-use crate::units::Prefixes;
 use crate::{Next, Want};
+use dumbwaiter_text::units::Prefixes;
 
 const GIB: u64 = 1 << 30;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::units;
+use dumbwaiter_text::units;
 
 /// Indices of the directions in [`PerDir::each`].
 pub(super) const READ: usize = 0;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::generate::{BuildContext, JobSpec};
-use crate::units::Prefixes;
+use dumbwaiter_text::units::Prefixes;
 
 fn job(options: &[(&str, &str)]) -> Box<dyn Workload> {
     let mut job = JobSpec::default();

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dumbwaiter_output::OutputFile;
+use dumbwaiter_text::OutputFile;
 
 use super::findings::word_of;
 use crate::{Error, Target};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown, symlin
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use dumbwaiter_output::{OutputFile, check, create_folder, write};
+use dumbwaiter_text::{OutputFile, check, create_folder, write};
 
 /// A user who is not us.
 const STRANGER: u32 = 65534;
