@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::{By, Policy, Settings, Work};
+use dumbwaiter_controllers::switching::{By, Policy, Settings, Work};
 
 use crate::candidate::{Candidate, candidates};
 use crate::config::DeviceConfig;
@@ -156,7 +156,7 @@ impl Attached {
             return BTreeMap::new();
         };
         let tried = scores.estimates().iter().enumerate().filter(|(_, estimate)| estimate.samples > 0);
-        let score = |(candidate, e): (usize, &dumbwaiter_policy::Estimate)| {
+        let score = |(candidate, e): (usize, &dumbwaiter_controllers::switching::Estimate)| {
             let score = TrialScore { mean: e.mean, standard_error: e.variance.sqrt(), samples: e.samples };
             (self.name(candidate), score)
         };

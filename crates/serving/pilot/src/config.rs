@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_controllers::switching::{By, Goal, ScoreTable, Settings};
 use dumbwaiter_learn::{Kind, Model};
-use dumbwaiter_policy::{By, Goal, ScoreTable, Settings};
 use dumbwaiter_text::units::{BareTime, time};
 use serde::Deserialize;
 

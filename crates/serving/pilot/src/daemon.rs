@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_controllers::switching::Memory;
 use dumbwaiter_linux::machine::Machine;
-use dumbwaiter_policy::Memory;
 use dumbwaiter_service::openmetrics::CONTENT_TYPE;
 use dumbwaiter_service::{HttpServer, Response, systemd};
 use rustix::time::{ClockId, clock_gettime};
@@ -72,7 +72,7 @@ pub fn run(
     let mut config = config.clone();
     if options.once {
         // A single decision has no time for trials.
-        config.devices.iter_mut().for_each(|device| device.policy.by = dumbwaiter_policy::By::Model);
+        config.devices.iter_mut().for_each(|device| device.policy.by = dumbwaiter_controllers::switching::By::Model);
     }
     check_locks(&config, options)?;
     let board = SharedBoard::default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use dumbwaiter_policy::Reason;
+use dumbwaiter_controllers::switching::Reason;
 use serde::Serialize;
 
 use crate::load::LoadClass;

@@ -1,8 +1,8 @@
 //! The pilot of one disk: a state machine over a [`Port`], without a clock, that decides once per period.
 
 use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_controllers::switching::{Arrival, Reason, Tick};
 use dumbwaiter_learn::Model;
-use dumbwaiter_policy::{Arrival, Reason, Tick};
 use dumbwaiter_recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
@@ -370,7 +370,13 @@ impl DevicePilot {
     }
 
     /// Asks the policy, and carries out or advises its decision.
-    fn decide(&mut self, look: Look, seen: bool, work: dumbwaiter_policy::Work, port: &mut dyn Port) -> Decision {
+    fn decide(
+        &mut self,
+        look: Look,
+        seen: bool,
+        work: dumbwaiter_controllers::switching::Work,
+        port: &mut dyn Port,
+    ) -> Decision {
         let Some(attached) = &mut self.attached else { return self.find(look.now, port) };
         let from = attached.name(attached.in_force);
         if let State::HandsOff { change } = &self.state {

@@ -1,6 +1,6 @@
 //! Sets a candidate, and drops one that the kernel rejects.
 
-use dumbwaiter_policy::Reason;
+use dumbwaiter_controllers::switching::Reason;
 
 use crate::candidate::Candidate;
 use crate::decision::{Action, Decision, wording};
@@ -44,7 +44,7 @@ impl DevicePilot {
                 self.state = State::NotPermitted { why: why.clone() };
                 attached.advice_only = Some(format!("the settings may not be changed: {why}"));
                 attached.in_force = attached.present();
-                attached.policy.settings_mut().by = dumbwaiter_policy::By::Model;
+                attached.policy.settings_mut().by = dumbwaiter_controllers::switching::By::Model;
                 attached.policy.not_done(attached.in_force);
                 self.decision(look, Action::Failed, ("not-permitted", &why), &from)
             }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dumbwaiter_block::{Nanos, SECTOR_BYTES};
+use dumbwaiter_controllers::switching::{Kind, Work};
 use dumbwaiter_learn::Tag;
 use dumbwaiter_linux::claim::{Claim, Values};
 use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::queue::{Queue, chosen};
 use dumbwaiter_linux::{Error, Roots};
-use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::{LiveEvent, LiveEvents};
 
 use crate::live_layout::LiveLayout;

@@ -1,8 +1,8 @@
 //! Access of a pilot to a disk. The kernel is one implementation; tests and replays have others.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_controllers::switching::{Kind, Work};
 use dumbwaiter_learn::Tag;
-use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::LiveEvent;
 
 pub use dumbwaiter_linux::claim::Values;

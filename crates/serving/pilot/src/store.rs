@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_controllers::switching::Memory;
 use dumbwaiter_learn::Model;
-use dumbwaiter_policy::Memory;
 use serde::{Deserialize, Serialize};
 
 /// Folder of a pilot whose configuration names no other.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_policy::{Goal, Kind, Prior, ScoreTable};
+use dumbwaiter_controllers::switching::{Goal, Kind, Prior, ScoreTable};
 
 use crate::candidate::Candidate;
 

@@ -1,5 +1,5 @@
 //! `adaptive`: a policy over policies. It passes every call on to the scheduler in force, notes arrivals and completions, and
-//! asks [`dumbwaiter_policy::Policy`] at regular times which candidate should be in force. The block layer then exchanges
+//! asks [`dumbwaiter_controllers::switching::Policy`] at regular times which candidate should be in force. The block layer then exchanges
 //! the scheduler ([`BlockLayer::replace`](dumbwaiter_block::BlockLayer::replace)) for a successor that carries the policy's
 //! state on.
 //!
@@ -13,10 +13,10 @@ use dumbwaiter_block::{
     Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle, Setup,
     State, Traits, Tunable,
 };
-use dumbwaiter_learn::{Classifier, IssueOrder, Tag};
-use dumbwaiter_policy::{
+use dumbwaiter_controllers::switching::{
     Arrival, By, Completion, Decision, Goal, Kind, Policy, Prior, Reason, ScoreTable, Settings, Tick, Work,
 };
+use dumbwaiter_learn::{Classifier, IssueOrder, Tag};
 
 pub use settings::TUNABLES;
 

@@ -1,7 +1,7 @@
 //! Settings of `adaptive`.
 
 use dumbwaiter_block::{Nanos, Tunable};
-use dumbwaiter_policy::Settings;
+use dumbwaiter_controllers::switching::Settings;
 
 /// Settings that are numbers.
 pub const TUNABLES: &[Tunable] = &[

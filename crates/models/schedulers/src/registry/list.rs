@@ -14,8 +14,8 @@ use crate::sjf::{self, LearnedModel, Sjf, Source};
 use std::sync::Arc;
 
 use crate::{c_look, d2fq, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
+use dumbwaiter_controllers::switching::{By, Goal, ScoreTable};
 use dumbwaiter_learn::{Classifier, Model, shipped};
-use dumbwaiter_policy::{By, Goal, ScoreTable};
 
 /// The entry of this name. A `+` at its end may be left out: in lists of candidates it separates names.
 pub fn find(name: &str) -> Option<&'static Entry> {

@@ -1,8 +1,8 @@
 //! What a pilot does when all goes well: finds the better settings, keeps its limits, puts back.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_controllers::switching::By;
 use dumbwaiter_pilot::{Action, Store};
-use dumbwaiter_policy::By;
 
 use crate::fake::{Load, World};
 

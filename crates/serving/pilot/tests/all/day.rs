@@ -1,8 +1,8 @@
 //! A day, and random days, with everything going wrong now and then: never a wrong write.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_controllers::switching::By;
 use dumbwaiter_pilot::Action;
-use dumbwaiter_policy::By;
 use proptest::prelude::*;
 
 use crate::fake::{FaultRates, Load, Random, World};

@@ -1,8 +1,8 @@
 //! What goes wrong: no permission, no tracefs, no disk, other users, values that are refused. Each has a reason that can be read.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_controllers::switching::By;
 use dumbwaiter_pilot::{Action, State};
-use dumbwaiter_policy::By;
 
 use crate::fake::{FaultRates, Load, World};
 

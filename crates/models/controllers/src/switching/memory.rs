@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::known::WORKLOADS_MAX;
-use crate::scores::Estimate;
-use crate::signature::Signature;
+use crate::switching::known::WORKLOADS_MAX;
+use crate::switching::scores::Estimate;
+use crate::switching::signature::Signature;
 
 /// Version of the document.
 const SCHEMA: u32 = 1;
@@ -86,11 +86,11 @@ impl From<CandidateMemory> for Estimate {
     }
 }
 
-impl crate::Policy {
+impl crate::switching::Policy {
     /// The state as a document. `names`: of the candidates, by number.
     pub fn memory(&self, names: &[String]) -> Memory {
         let name = |candidate: usize| names.get(candidate).cloned().unwrap_or_default();
-        let workload = |(number, scores): (usize, &crate::Scores)| {
+        let workload = |(number, scores): (usize, &crate::switching::Scores)| {
             let (centre, weight) = self.known.centre(number)?;
             let tried = scores.estimates().iter().enumerate().filter(|(_, estimate)| estimate.samples > 0);
             Some(WorkloadMemory {
@@ -128,7 +128,7 @@ impl crate::Policy {
             let settled = workload.settled && names.iter().all(|name| workload.candidates.contains_key(name));
             self.known
                 .restore(Signature { parts: workload.signature, outstanding: workload.outstanding }, workload.weight);
-            self.scores.push(crate::Scores::restored(estimates, best, settled, workload.cost_ns));
+            self.scores.push(crate::switching::Scores::restored(estimates, best, settled, workload.cost_ns));
             self.penalty.push(Nanos::ZERO);
             self.refuted.push(workload.refuted);
             self.lasted.push(Nanos::ZERO);

@@ -1,6 +1,6 @@
 //! Throughput tables as documents.
 
-use dumbwaiter_policy::{Goal, Kind, MeasuredLoad, Measurement, ScoreTable, TableError};
+use dumbwaiter_controllers::switching::{Goal, Kind, MeasuredLoad, Measurement, ScoreTable, TableError};
 use proptest::prelude::*;
 
 const DISK: Kind = Kind { rotational: true, depth: 4 };
@@ -35,7 +35,7 @@ fn the_shipped_table_knows_the_default_candidates_on_disks_and_flash() {
         for goal in [Goal::Throughput, Goal::Latency] {
             let prior = table.prior(kind, &candidates, goal, Some(&table.classes));
             assert!(prior.len() >= 20, "{kind:?}");
-            let streams = dumbwaiter_policy::Signature::of([1.0, 0.0, 0.58, 0.2]);
+            let streams = dumbwaiter_controllers::switching::Signature::of([1.0, 0.0, 0.58, 0.2]);
             let expected = prior.expect(&streams, None).unwrap();
             assert!(expected.scores.iter().all(|score| *score > 0.0), "{kind:?}: {expected:?}");
             assert!(!kind.rotational || goal == Goal::Latency || expected.best() == 1, "{expected:?}");
@@ -47,7 +47,7 @@ fn the_shipped_table_knows_the_default_candidates_on_disks_and_flash() {
 #[test]
 fn a_prior_has_the_loads_of_the_nearest_depth_and_cells_of_five_runs() {
     let table = table();
-    let load = dumbwaiter_policy::Signature::of([0.0, 0.0, 0.25, 0.25]);
+    let load = dumbwaiter_controllers::switching::Signature::of([0.0, 0.0, 0.25, 0.25]);
     let expect = |kind, goal| table.prior(kind, &["none", "bfq", "kyber"], goal, None).expect(&load, None).unwrap();
     let shallow = expect(Kind { depth: 2, ..DISK }, Goal::Throughput);
     assert_eq!((shallow.scores[0], shallow.scores[2]), (shallow.scores[1], 0.0));
@@ -91,7 +91,7 @@ proptest! {
         text[at] = byte;
         if let Ok(table) = ScoreTable::from_json(&text) {
             let prior = table.prior(DISK, &["none", "bfq"], Goal::Throughput, Some(&table.classes));
-            let load = dumbwaiter_policy::Signature::default();
+            let load = dumbwaiter_controllers::switching::Signature::default();
             if let Some(expected) = prior.expect(&load, Some((0, &[0.5, 0.5]))) {
                 prop_assert!(expected.scores.iter().all(|score| score.is_finite()));
             }

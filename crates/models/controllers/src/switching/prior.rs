@@ -1,6 +1,6 @@
 //! A table of expected scores by workload.
 
-use crate::signature::Signature;
+use crate::switching::signature::Signature;
 
 /// A load that was measured.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::prior::{Prior, Row};
-use crate::settings::Goal;
-use crate::signature::Signature;
+use crate::switching::prior::{Prior, Row};
+use crate::switching::settings::Goal;
+use crate::switching::signature::Signature;
 
 /// Version of the document.
 const SCHEMA: u32 = 1;
@@ -108,7 +108,7 @@ impl ScoreTable {
         if let Some(table) = SHIPPED.get() {
             return Ok(Arc::clone(table));
         }
-        let table = Arc::new(ScoreTable::from_json(include_bytes!("../tables/simulated.json"))?);
+        let table = Arc::new(ScoreTable::from_json(include_bytes!("../../tables/simulated.json"))?);
         Ok(Arc::clone(SHIPPED.get_or_init(|| table)))
     }
 

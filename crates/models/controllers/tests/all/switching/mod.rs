@@ -3,7 +3,9 @@
 mod table;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::{Arrival, By, Goal, Memory, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work};
+use dumbwaiter_controllers::switching::{
+    Arrival, By, Goal, Memory, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work,
+};
 use proptest::prelude::*;
 
 /// Requests per second of each candidate.

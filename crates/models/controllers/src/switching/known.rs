@@ -1,6 +1,6 @@
 //! The workloads seen so far, distinguished by their signatures.
 
-use crate::signature::Signature;
+use crate::switching::signature::Signature;
 
 /// Most workloads kept; later ones count as the nearest.
 pub(crate) const WORKLOADS_MAX: usize = 16;

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::{Classifier, Posterior};
 
-use crate::in_force::Measure;
-use crate::known::KnownWorkloads;
-use crate::observed::Observed;
-use crate::prior::{Expectation, Prior};
-use crate::scores::Scores;
-use crate::settings::{By, Settings};
-use crate::signature::{Arrival, Signature, TaskTable};
-use crate::trial::{Context, Step, Trial};
-use crate::windows::{Completion, Windows};
-use crate::work::Work;
+use crate::switching::in_force::Measure;
+use crate::switching::known::KnownWorkloads;
+use crate::switching::observed::Observed;
+use crate::switching::prior::{Expectation, Prior};
+use crate::switching::scores::Scores;
+use crate::switching::settings::{By, Settings};
+use crate::switching::signature::{Arrival, Signature, TaskTable};
+use crate::switching::trial::{Context, Step, Trial};
+use crate::switching::windows::{Completion, Windows};
+use crate::switching::work::Work;
 
 /// Arrivals per observation of the load.
 const ARRIVALS_MIN: u32 = 4;

@@ -6,8 +6,8 @@
 
 use dumbwaiter_block::Nanos;
 
-use crate::settings::Goal;
-use crate::work::Work;
+use crate::switching::settings::Goal;
+use crate::switching::work::Work;
 
 // Times are in periods of the policy.
 

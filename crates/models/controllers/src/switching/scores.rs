@@ -1,6 +1,6 @@
 //! Scores of the candidates for one workload, from trials.
 
-use crate::in_force::{InForce, Loss};
+use crate::switching::in_force::{InForce, Loss};
 
 /// Samples after which a candidate that is neither better nor worse is not tried any more, and the limit for one whose mean is
 /// better: its slots gain time.

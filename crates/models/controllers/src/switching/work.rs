@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::Nanos;
 
-use crate::settings::Goal;
+use crate::switching::settings::Goal;
 
 /// I/O completed in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use dumbwaiter_learn::{MAX_CLASSES, Posterior};
 
-use crate::signature::Signature;
+use crate::switching::signature::Signature;
 
 /// Means over all observations.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,10 +13,10 @@
 
 use dumbwaiter_block::Nanos;
 
-use crate::in_force::Measure;
-use crate::scores::{Scores, Verdict};
-use crate::settings::Settings;
-use crate::work::Work;
+use crate::switching::in_force::Measure;
+use crate::switching::scores::{Scores, Verdict};
+use crate::switching::settings::Settings;
+use crate::switching::work::Work;
 
 /// Measured parts of a slot; their spread gives its standard error.
 const PARTS: usize = 4;
