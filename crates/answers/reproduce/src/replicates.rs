@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dumbwaiter_experiment::{Cell, Failure, Finished, Matrix, Stack};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, median};
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
 use crate::{Case, Effort, Error};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dumbwaiter_experiment::{Cell, Control, Stack};
-use dumbwaiter_load::Prepared;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Scenarios: the description of an experiment with its devices, schedulers, tenants and tasks.
 //!
 //! A scenario comes from a TOML file, a fio job file, a trace or flags, and every result contains it. It names devices,
-//! schedulers and traces but opens none of them.
+//! schedulers and traces but opens none of them. [`load`] makes its tenants and tasks threads of I/O.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -10,6 +10,7 @@ mod completion;
 mod file;
 mod fio;
 pub mod library;
+pub mod load;
 mod names;
 mod read;
 mod rows;

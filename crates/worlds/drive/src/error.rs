@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The scenario has no threads.
     #[error(transparent)]
-    Load(#[from] dumbwaiter_load::Error),
+    Load(#[from] dumbwaiter_scenario::load::Error),
     /// The worker does not learn when to begin.
     #[error("the start time cannot be read: {0}")]
     Start(io::Error),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Scheduler, Setup, TickClock};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::{Prepared, Replays, Thread};
 use dumbwaiter_measure::{
     ApplicationStats, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 use dumbwaiter_path::{CompletionMode, CompletionSupport};
+use dumbwaiter_scenario::load::{Prepared, Replays, Thread};
 use dumbwaiter_scenario::{Scenario, SchedulerChange, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
@@ -167,7 +167,7 @@ pub(crate) fn skipped(replays: Replays, outcome: &Outcome, target: &Target) -> R
 pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &[TenantSpec]) -> Vec<ApplicationStats> {
     let all = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
         let TaskSpec { name, tenant } = &tasks[task.0 as usize];
-        dumbwaiter_load::application(name, &tenants[tenant.0 as usize].name, outcome)
+        dumbwaiter_scenario::load::application(name, &tenants[tenant.0 as usize].name, outcome)
     });
     all.collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dumbwaiter_block::Setup;
-use dumbwaiter_load::Load;
+use dumbwaiter_scenario::load::Load;
 use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use dumbwaiter_block::{Config, Nanos, Setup};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::{Change, Load, Prepared};
 use dumbwaiter_measure::{ApplicationStats, Recorder, RecorderConfig};
 use dumbwaiter_path::CompletionMode;
+use dumbwaiter_scenario::load::{Change, Load, Prepared};
 use dumbwaiter_schedulers::Choice;
 use serde::{Deserialize, Serialize};
 

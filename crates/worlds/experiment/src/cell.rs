@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 
 use crate::Failure;

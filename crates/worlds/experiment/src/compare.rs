@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dumbwaiter_advise::{Document, Provenance};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
+use dumbwaiter_scenario::load::Prepared;
 
 use crate::left_out;
 use crate::models::models;

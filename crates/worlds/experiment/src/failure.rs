@@ -58,10 +58,10 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<dumbwaiter_load::Error> for Failure {
-    fn from(error: dumbwaiter_load::Error) -> Failure {
+impl From<dumbwaiter_scenario::load::Error> for Failure {
+    fn from(error: dumbwaiter_scenario::load::Error) -> Failure {
         match error {
-            dumbwaiter_load::Error::Interrupted => Failure::interrupted(error),
+            dumbwaiter_scenario::load::Error::Interrupted => Failure::interrupted(error),
             error => Failure::refused(error),
         }
     }

@@ -1,7 +1,7 @@
 //! How much of a trace a comparison leaves out: said first, and refused where it is much.
 
-use dumbwaiter_load::{LeftOut, Prepared};
 use dumbwaiter_measure::grouped;
+use dumbwaiter_scenario::load::{LeftOut, Prepared};
 
 use crate::{About, Control, Failure, World};
 

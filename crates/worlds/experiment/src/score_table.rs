@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use dumbwaiter_controllers::switching::{MeasuredLoad, Measurement, ScoreTable};
 use dumbwaiter_learn::shipped;
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::adaptive::{OBSERVED_CLASSES, OBSERVED_LOAD, OBSERVED_OUTSTANDING};
 

@@ -7,8 +7,8 @@ use dumbwaiter_advise::completion::{self, DEPTHS, Methods, compare_methods};
 use dumbwaiter_advise::race::Race;
 use dumbwaiter_advise::{self as advise, Advice, Goal, Metric};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 
 use crate::plan::{self, OVERHEAD, Plan};

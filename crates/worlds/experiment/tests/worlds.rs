@@ -148,7 +148,7 @@ fn a_failure_ends_the_runs_and_keeps_what_was_finished() {
 
 #[test]
 fn a_matrix_goes_on_where_it_was_ended() {
-    let load = std::sync::Arc::new(dumbwaiter_load::Prepared::new(&experiment().scenario).unwrap());
+    let load = std::sync::Arc::new(dumbwaiter_scenario::load::Prepared::new(&experiment().scenario).unwrap());
     let cells = || -> Vec<Cell> {
         let of = |name: &str| Cell::of(&load, "d", Stack::Kernel, dumbwaiter_scenario::SchedulerSpec::named(name));
         (0..3).flat_map(|replicate| ["none", "kyber"].map(|name| Cell { replicate, ..of(name) })).collect()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dumbwaiter_experiment::{Case, Comparison, Control, Experiment, Failure, SideBySide, World, compare_each};
-use dumbwaiter_load::Prepared;
+use dumbwaiter_scenario::load::Prepared;
 
 use crate::{DeviceUnderTest, Engine, Kernel, KernelOptions, WorkerProgram};
 

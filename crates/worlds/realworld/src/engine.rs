@@ -2,8 +2,8 @@
 
 use dumbwaiter_drive::{Options, Target};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped};
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_schedulers::Choice;
 
 use crate::DeviceUnderTest;

@@ -57,8 +57,8 @@ impl Error {
     }
 }
 
-impl From<dumbwaiter_load::Error> for Error {
-    fn from(error: dumbwaiter_load::Error) -> Error {
+impl From<dumbwaiter_scenario::load::Error> for Error {
+    fn from(error: dumbwaiter_scenario::load::Error) -> Error {
         Error::Drive(error.into())
     }
 }

@@ -25,8 +25,8 @@ use dumbwaiter_drive::worker::{self, Worker};
 use dumbwaiter_drive::{CompletionMode, Options, Target};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::ioprio;
-use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::load::Prepared;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error};

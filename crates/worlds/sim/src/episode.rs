@@ -26,7 +26,7 @@ impl<'a> Episode<'a> {
     /// # Errors
     /// A load that cannot be built.
     pub fn start(
-        prepared: &dumbwaiter_load::Prepared,
+        prepared: &dumbwaiter_scenario::load::Prepared,
         model: &DeviceModel,
         choices: &Arc<[Choice]>,
         first: usize,

@@ -20,7 +20,7 @@ use crate::run::{Replacement, Run, RunParts, Until};
 pub enum Error {
     /// The load could not be built.
     #[error(transparent)]
-    Load(#[from] dumbwaiter_load::Error),
+    Load(#[from] dumbwaiter_scenario::load::Error),
     /// An unknown value of a setting of the simulator.
     #[error("{key}: `{value}` is not known; expected {expected}")]
     Setting {
@@ -57,14 +57,14 @@ pub enum Error {
 
 /// A scenario with its traces surveyed, ready to be simulated.
 pub struct Prepared {
-    load: dumbwaiter_load::Prepared,
+    load: dumbwaiter_scenario::load::Prepared,
 }
 
 impl Prepared {
     /// Surveys the traces of the scenario.
     pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
         host_profile(&scenario.host.profile)?;
-        Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)? })
+        Ok(Prepared { load: dumbwaiter_scenario::load::Prepared::new(scenario)? })
     }
 
     /// Notes on the traces, for the report.
@@ -104,7 +104,7 @@ impl Prepared {
 
 /// Simulates one run of a load.
 pub(crate) fn run(
-    prepared: &dumbwaiter_load::Prepared,
+    prepared: &dumbwaiter_scenario::load::Prepared,
     model: &DeviceModel,
     choice: &Choice,
     completion: Completion,
@@ -117,7 +117,7 @@ pub(crate) fn run(
     let mut outcome = run.finish();
     let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
         let TaskSpec { name, tenant } = &tasks[task.0 as usize];
-        dumbwaiter_load::application(name, &tenants[tenant.0 as usize], outcome)
+        dumbwaiter_scenario::load::application(name, &tenants[tenant.0 as usize], outcome)
     });
     let applications = applications.collect();
     let skipped = replays.finish(outcome.issued_late)?;
@@ -140,7 +140,7 @@ pub(crate) struct Started<'a> {
     pub(crate) run: Run<'a>,
     /// Setup of a scheduler that takes over.
     pub(crate) setup: Setup,
-    replays: dumbwaiter_load::Replays,
+    replays: dumbwaiter_scenario::load::Replays,
     tasks: Vec<TaskSpec>,
     tenants: Vec<String>,
     seed: u64,
@@ -150,7 +150,7 @@ pub(crate) struct Started<'a> {
 
 /// Sets up one run of a load.
 pub(crate) fn start<'a>(
-    prepared: &dumbwaiter_load::Prepared,
+    prepared: &dumbwaiter_scenario::load::Prepared,
     model: &DeviceModel,
     choice: &Choice,
     completion: Completion,

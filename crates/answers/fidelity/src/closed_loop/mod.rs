@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dumbwaiter_experiment::{Cell, Control, Failure, Finished, Matrix, Stack, World};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 use serde::Serialize;
 
 use crate::recording::{self, Files, Recording};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Cell, Failure, Stack};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_report::Grid;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -20,9 +20,9 @@ use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{Config, Ledger, Nanos, Scheduler, Switches, TaskId, Tenants};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
+use dumbwaiter_scenario::load::{Change, Thread};
 
 use crate::usage::Usage;
 use crate::verify::{Verifier, Watch};

@@ -1,7 +1,7 @@
 //! What a run keeps of a thread of its load.
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_load::{Running, Thread};
+use dumbwaiter_scenario::load::{Running, Thread};
 
 /// A thread of the load, and when it may submit again.
 pub(super) struct ThreadState {

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
-use dumbwaiter_load::lowest_stage;
 use dumbwaiter_measure::{Completed, Unfinished};
 use dumbwaiter_path::Data;
+use dumbwaiter_scenario::load::lowest_stage;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;

@@ -24,7 +24,7 @@ fn a_file_cut_off_in_mid_run_ends_it_with_what_was_finished() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &Options::default());
     let scenario = crate::common::scenario(&READS.replace("5s", "60s"));
-    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let prepared = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("mq-deadline").unwrap();
     let control = Control::default();
     let cell = std::thread::scope(|scope| {
@@ -163,7 +163,7 @@ fn a_cancelled_run_skips_the_final_pass() {
     let target = open(&path, &Options { verify: Some(Verify::default()), allow_writes: true, ..Options::default() });
     let text = WRITES.replace("limit = 4000", "duration = \"60s\"").replace("\"write\"", "\"randwrite\"");
     let scenario = crate::common::scenario(&text);
-    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let prepared = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let control = Control::default();
     let cell = std::thread::scope(|scope| {

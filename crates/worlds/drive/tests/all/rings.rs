@@ -152,7 +152,7 @@ fn an_error_in_one_ring_ends_all() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &asked(Rings::Number(2)));
     let scenario = crate::common::scenario(&endless(HALVES));
-    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let prepared = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let control = Control::default();
     let cell = std::thread::scope(|scope| {
@@ -203,7 +203,7 @@ fn all_rings_end_when_they_are_cancelled_and_tell_how_far_they_are() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &asked(Rings::Number(2)));
     let scenario = crate::common::scenario(&endless(HALVES));
-    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let prepared = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let control = Control::default();
     let began = Instant::now();

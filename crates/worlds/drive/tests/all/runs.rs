@@ -172,7 +172,7 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
     assert_eq!(r.requests, r.ledger.submitted);
     assert!(r.latency_us.samples <= r.completed && r.latency_us.unfinished == r.unfinished, "{:?}", r.latency_us);
     let scenario = crate::common::scenario(&format!("duration = \"1h\"\n{job}"));
-    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let prepared = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap();
     let control = dumbwaiter_experiment::Control::default();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let cell = std::thread::scope(|scope| {

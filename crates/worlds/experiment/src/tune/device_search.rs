@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dumbwaiter_advise::tune::{Applied, Candidate, LoadKind, Plan, RunTime, Search, Space, Trial, TunedDevice, tuned};
 use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Place, Provenance};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_load::Prepared;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, Work};
 
 use super::TuneOptions;

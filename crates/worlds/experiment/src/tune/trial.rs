@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use dumbwaiter_advise::tune::{HELD_OUT_FROM, TUNE_SCHEMA, Trial, TunedDevice, Tuning};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 
 use super::TuneOptions;
 use super::device_search::DeviceSearch;

@@ -7,7 +7,7 @@ use dumbwaiter_block::{Nanos, TenantId};
 use dumbwaiter_drive::worker::monotonic;
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::{Roots, ioprio};
-use dumbwaiter_load::{Change, Load};
+use dumbwaiter_scenario::load::{Change, Load};
 
 use crate::error::Error;
 
@@ -163,7 +163,7 @@ mod tests {
         std::fs::write(dir.path().join("proc/self/cgroup"), "4:blkio:/\n").unwrap();
         let text = "duration = \"1s\"\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n[[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
         let scenario = dumbwaiter_scenario::Scenario::from_toml(text, "test").unwrap();
-        let load = dumbwaiter_load::Prepared::new(&scenario).unwrap().load(0, 1 << 20, 1).unwrap();
+        let load = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap().load(0, 1 << 20, 1).unwrap();
         let mut notes = Vec::new();
         assert!(TenantGroups::under(&roots, &load, &mut notes).unwrap().is_none());
         assert!(notes.len() == 1 && notes[0].contains("no file for a weight"), "{notes:?}");

@@ -10,11 +10,11 @@ use dumbwaiter_block::{Nanos, TaskId, TenantId};
 use dumbwaiter_drive::CompletionMode;
 use dumbwaiter_drive::record::Record;
 use dumbwaiter_experiment::{Cell, CellResult, Failure};
-use dumbwaiter_load::{Change, Load, Prepared};
 use dumbwaiter_measure::{
     ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, Unfinished,
     grouped,
 };
+use dumbwaiter_scenario::load::{Change, Load, Prepared};
 
 use crate::error::{Doing, Error};
 use crate::worker::WorkerReport;

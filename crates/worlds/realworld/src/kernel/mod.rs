@@ -12,8 +12,8 @@ use dumbwaiter_experiment::{
 };
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::{SCHEDULERS, Settings};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 
 use crate::DeviceUnderTest;

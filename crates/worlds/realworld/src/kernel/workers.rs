@@ -12,7 +12,7 @@ use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::filesystem::{self, TemporaryFolder};
-use dumbwaiter_load::{Change, Prepared};
+use dumbwaiter_scenario::load::{Change, Prepared};
 
 use super::groups::{self, TenantGroups};
 use super::join;

@@ -9,7 +9,6 @@ use std::time::Instant;
 use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES, TaskId, TenantId};
 use dumbwaiter_drive::Usage;
 use dumbwaiter_experiment::{Cell, Control};
-use dumbwaiter_load::{Change, Load, Prepared, Replays};
 use dumbwaiter_measure::{
     ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
     Unfinished,
@@ -17,6 +16,7 @@ use dumbwaiter_measure::{
 use dumbwaiter_nbd::wire::command_flag;
 use dumbwaiter_nbd::{Command, Request};
 use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::load::{Change, Load, Prepared, Replays};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_serve::{Address, Answered, DiskStats, Inspector, NbdClient, Order};
 use dumbwaiter_workloads::{Next, Want};
@@ -188,7 +188,7 @@ impl<'a> ClientLoad<'a> {
         let applications = self.threads.iter().filter_map(|state| {
             let outcome = state.thread.workload.outcome(end)?;
             let TaskSpec { name, tenant } = &self.task_specs[state.thread.task.0 as usize];
-            Some(dumbwaiter_load::application(name, &self.tenant_specs[tenant.0 as usize].name, outcome))
+            Some(dumbwaiter_scenario::load::application(name, &self.tenant_specs[tenant.0 as usize].name, outcome))
         });
         Ok(Ended {
             applications: applications.collect(),

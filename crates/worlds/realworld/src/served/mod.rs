@@ -8,8 +8,8 @@ mod threads;
 
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped};
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_serve::{Cache, DeviceDepth, ExportSettings, ServeSettings, Server, TargetSettings};

@@ -1,7 +1,7 @@
 //! Threads of a load whose I/O goes over connections: when each may ask for the next.
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_load::Thread;
+use dumbwaiter_scenario::load::Thread;
 
 /// A thread during a run.
 pub(super) struct ClientThread {

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dumbwaiter_experiment::{CellResult, Control, Failure, FailureKind, Stack, World};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_realworld::worker::{WorkerAnswer, WorkerReport};
 use dumbwaiter_realworld::{DeviceUnderTest, Kernel, KernelOptions, WorkerProgram};
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_testkit::LoopDevice;
 
 use crate::{READS, cell, folder, load, options};

@@ -7,8 +7,8 @@ mod served;
 use std::sync::Arc;
 
 use dumbwaiter_experiment::{Cell, Stack};
-use dumbwaiter_load::Prepared;
 use dumbwaiter_realworld::{DeviceOptions, EnergySource};
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
 const READS: &str = r#"

@@ -5,7 +5,7 @@
 //! Here it is mostly the order in which they were woken, and at random now and then. Without that, loads of constant service time
 //! fall into a rhythm in which one thread never gets a tag.
 
-use dumbwaiter_load::Mode;
+use dumbwaiter_scenario::load::Mode;
 use rand::RngExt;
 
 use super::Run;

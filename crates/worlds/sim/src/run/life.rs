@@ -1,6 +1,6 @@
 //! Scheduled changes, exits of tasks, and stages.
 
-use dumbwaiter_load::Change;
+use dumbwaiter_scenario::load::Change;
 
 use super::Run;
 

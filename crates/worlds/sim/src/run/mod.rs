@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use dumbwaiter_block::{BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, Scheduler, TaskId, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
+use dumbwaiter_scenario::load::{Change, Thread};
 
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};

@@ -1,7 +1,7 @@
 //! Tasks that sleep until there is a request for their I/O, and the worker threads of rings.
 
 use dumbwaiter_block::{Nanos, Submitted, TaskId};
-use dumbwaiter_load::{Mode, ring_workers};
+use dumbwaiter_scenario::load::{Mode, ring_workers};
 
 use super::Run;
 use super::state::{TaskSleep, Turn};

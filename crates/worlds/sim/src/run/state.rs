@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use dumbwaiter_block::{Io, Nanos, RequestId};
-use dumbwaiter_load::{Running, Thread};
+use dumbwaiter_scenario::load::{Running, Thread};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::SplitMix64;
 

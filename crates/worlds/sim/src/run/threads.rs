@@ -1,8 +1,8 @@
 //! Threads of a run: submission, batches and completions.
 
 use dumbwaiter_block::{Flags, Io, Nanos, SECTOR_BYTES, Submitted};
-use dumbwaiter_load::lowest_stage;
 use dumbwaiter_measure::{Completed, Unfinished};
+use dumbwaiter_scenario::load::lowest_stage;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;

@@ -68,7 +68,7 @@ fn the_claim_is_what_separate_runs_of_its_seeds_give() {
     let defaults = Scenario::from_toml(LOAD, "test").unwrap();
     for pair in &claim.held_out {
         let run = |scenario: &Scenario, spec: &SchedulerSpec| {
-            let load = Arc::new(dumbwaiter_load::Prepared::new(scenario).unwrap());
+            let load = Arc::new(dumbwaiter_scenario::load::Prepared::new(scenario).unwrap());
             let replicate = (pair.seed - scenario.seed) as u32;
             let cell = Cell::of(&load, "ull:optane-900p", Stack::Simulated, spec.clone());
             Simulator::new(1).run(&Cell { replicate, ..cell }, &Control::default()).unwrap().run.mb_per_s

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use dumbwaiter_drive::{CompletionMode, DriveRun, Error, Options, Target, run};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_schedulers::Choice;
 
 /// A file of random bytes without holes.

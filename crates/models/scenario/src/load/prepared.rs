@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::{Scenario, Work};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_traces::{Fit, Skipped, Survey};
 
-use crate::build::{self, Host, Load};
-use crate::error::Error;
-use crate::trace;
+use crate::load::build::{self, Host, Load};
+use crate::load::error::Error;
+use crate::load::trace;
 
 /// Records of a trace that runs leave out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_traces::StatusHandle;
 
-use crate::error::Error;
-use crate::trace::OPEN_LOOP_DEPTH;
+use crate::load::error::Error;
+use crate::load::trace::OPEN_LOOP_DEPTH;
 
 /// Handles on the replays of a run.
 #[derive(Default)]

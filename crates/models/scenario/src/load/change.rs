@@ -1,12 +1,12 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
+use crate::{Scenario, Task, Tenant};
 use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Scheduler, TenantId};
 use dumbwaiter_measure::Recorder;
-use dumbwaiter_scenario::{Scenario, Task, Tenant};
 
-use crate::running::Running;
+use crate::load::running::Running;
 
-/// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::Load::threads).
+/// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::load::Load::threads).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The thread submits nothing more; its tasks exit when its outstanding I/O is complete.

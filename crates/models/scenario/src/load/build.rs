@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use crate::{Scenario, Task, Work};
 use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
-use dumbwaiter_scenario::{Scenario, Task, Work};
 use dumbwaiter_traces::Survey;
 use dumbwaiter_workloads::Workload;
 use dumbwaiter_workloads::applications::{App, AppContext, Component};
@@ -16,11 +16,11 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::SplitMix64;
 
-use crate::change::{self, Change};
-use crate::error::Error;
-use crate::replays::Replays;
-use crate::thread::{Mode, Thread};
-use crate::trace;
+use crate::load::change::{self, Change};
+use crate::load::error::Error;
+use crate::load::replays::Replays;
+use crate::load::thread::{Mode, Thread};
+use crate::load::trace;
 
 /// Properties of the run and its machine that a load needs.
 #[derive(Clone, Copy)]
@@ -219,7 +219,7 @@ impl<'a> Builder<'a> {
         } else {
             let root = self.tenants.add_root(1);
             if self.tenant_specs.len() <= root.0 as usize {
-                let name = dumbwaiter_scenario::Tenant::ROOT.to_string();
+                let name = crate::Tenant::ROOT.to_string();
                 self.tenant_specs.push(TenantSpec { name, weight: 1, parent: None, focus: false });
             }
             root

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{BlockLayer, Event, Io, Nanos, Task, TaskId};
 use dumbwaiter_workloads::Want;
 
-use crate::thread::Thread;
+use crate::load::thread::Thread;
 
 /// A thread with its state during a run.
 pub struct Running {

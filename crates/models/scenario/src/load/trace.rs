@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use dumbwaiter_scenario::TraceSpec;
+use crate::TraceSpec;
 use dumbwaiter_traces::{
     self as traces, Arrival, Columns, Fit, Format, Options, Replay, ReplayMode, ReplayOptions, Survey, TraceReader,
 };
 
-use crate::error::Error;
+use crate::load::error::Error;
 
 /// Most outstanding I/Os of an open loop: a bound of memory, not of the load.
 pub(crate) const OPEN_LOOP_DEPTH: u32 = 65_536;
