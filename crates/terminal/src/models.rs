@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dumbwaiter_learn::About;
+use dumbwaiter_learn::training::drift::{DriftEvent, DriftReport, DriftStep};
+use dumbwaiter_learn::training::evaluate::{Baseline, Evaluation};
+use dumbwaiter_learn::training::predict::Line;
 use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
-use dumbwaiter_training::drift::{DriftEvent, DriftReport, DriftStep};
-use dumbwaiter_training::evaluate::{Baseline, Evaluation};
-use dumbwaiter_training::predict::Line;
 
 /// How good a model is, beside the others on the same rows.
 pub fn evaluation_text(evaluation: &Evaluation, style: Style) -> String {

@@ -9,11 +9,11 @@ mod train;
 
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_learn::FeatureSet;
+use dumbwaiter_learn::training::data::DataSet;
+use dumbwaiter_learn::training::features::{FeatureRows, SkippedRun, columns, rows_by_run, write_npy};
+use dumbwaiter_learn::training::store;
+use dumbwaiter_learn::training::task::Task;
 use dumbwaiter_terminal::model_text;
-use dumbwaiter_training::data::DataSet;
-use dumbwaiter_training::features::{FeatureRows, SkippedRun, columns, rows_by_run, write_npy};
-use dumbwaiter_training::store;
-use dumbwaiter_training::task::Task;
 
 use crate::args::{Learn, LearnCommand, LearnFeatures, LearnImport, LearnShow, ModelInputs, RecordedRuns};
 use crate::{Ended, output};

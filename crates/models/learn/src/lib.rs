@@ -1,6 +1,6 @@
-//! Learned models of block I/O: features, model files, inference, metrics.
+//! Learned models of block I/O: features, model files, inference, metrics, and their [`training`].
 //!
-//! The crate reads no clock and no file, and nothing on the request path allocates, locks or fails. Models are passed as
+//! Nothing but `training` reads a file, nothing reads a clock, and nothing on the request path allocates, locks or fails. Models are passed as
 //! bytes; callers bound their predictions. Results are the same bits on every machine.
 
 mod classifier;
@@ -21,6 +21,7 @@ mod record;
 pub mod rotation;
 pub mod shipped;
 mod tag;
+pub mod training;
 mod trees;
 
 pub use classifier::{Classifier, MAX_CLASSES, Posterior};

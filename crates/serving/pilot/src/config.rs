@@ -264,7 +264,7 @@ fn latency_model(name: &str, folder: &Path) -> Result<Model, String> {
     let place = |why: String| format!("latency_model = \"{name}\": {why}");
     let path = folder.join(name);
     let found = if name.starts_with("shipped:") { name.to_owned() } else { path.to_string_lossy().into_owned() };
-    let model = dumbwaiter_training::store::open(&found).map_err(|error| place(error.to_string()))?;
+    let model = dumbwaiter_learn::training::store::open(&found).map_err(|error| place(error.to_string()))?;
     match model.about.kind {
         Kind::Latency => Ok(model),
         other => Err(place(format!("expected a latency model, found: {}", other.name()))),

@@ -4,9 +4,9 @@ use std::thread::JoinHandle;
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::drift::{Reason, Verdict};
+use dumbwaiter_learn::training::drift::{Challenger, DriftStep, ModelWatch, Notice, Tracker};
 use dumbwaiter_learn::{Model, RequestRecord, Tag};
 use dumbwaiter_recording::{LiveEvent, LiveKind};
-use dumbwaiter_training::drift::{Challenger, DriftStep, ModelWatch, Notice, Tracker};
 use serde::Serialize;
 
 /// Statistics of a disk's latency model since the pilot began.
@@ -28,7 +28,7 @@ pub struct ModelStatus {
     pub last: Option<String>,
 }
 
-type Training = JoinHandle<Result<Challenger, dumbwaiter_training::Error>>;
+type Training = JoinHandle<Result<Challenger, dumbwaiter_learn::training::Error>>;
 
 /// The latency model of one disk.
 #[derive(Debug)]
@@ -128,9 +128,9 @@ impl LatencyWatch {
     }
 
     /// The challenger, once it is trained.
-    fn finished(&mut self) -> Option<(Reason, Result<Challenger, dumbwaiter_training::Error>)> {
+    fn finished(&mut self) -> Option<(Reason, Result<Challenger, dumbwaiter_learn::training::Error>)> {
         let (reason, training) = self.training.take_if(|(_, training)| training.is_finished())?;
-        let died = || Err(dumbwaiter_training::Error::Usage("the training thread ended early".to_owned()));
+        let died = || Err(dumbwaiter_learn::training::Error::Usage("the training thread ended early".to_owned()));
         Some((reason, training.join().unwrap_or_else(|_| died())))
     }
 }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_changes_raises_an_alarm_once() {
-        let model = dumbwaiter_training::store::open("shipped:latency-flash").unwrap();
+        let model = dumbwaiter_learn::training::store::open("shipped:latency-flash").unwrap();
         let mut watch = LatencyWatch::new("shipped:latency-flash", model, Nanos::ZERO).unwrap();
         let (mut state, mut at_ns, mut steps) = (1, 0, Vec::new());
         for (count, us) in [(8_000, [100, 100]), (8_000, [100, 4_000])] {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_classifier_is_no_latency_model() {
-        let model = dumbwaiter_training::store::open("shipped:classifier").unwrap();
+        let model = dumbwaiter_learn::training::store::open("shipped:classifier").unwrap();
         assert!(LatencyWatch::new("shipped:classifier", model, Nanos::ZERO).is_err());
     }
 }

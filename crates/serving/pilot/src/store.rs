@@ -94,7 +94,7 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        dumbwaiter_training::store::open(&path.to_string_lossy()).map(Some).map_err(|error| error.to_string())
+        dumbwaiter_learn::training::store::open(&path.to_string_lossy()).map(Some).map_err(|error| error.to_string())
     }
 
     /// Saves the latency model of a disk, and keeps the previous one as `NAME.prev`. Returns the path.
@@ -102,7 +102,7 @@ impl Store {
         let path = self.file(device, "-latency.safetensors");
         dumbwaiter_text::create_folder(&self.folder)
             .map_err(|error| format!("{}: {error}; the trained model is not saved", self.folder.display()))?;
-        dumbwaiter_training::store::save(model, &path).map_err(|error| error.to_string())?;
+        dumbwaiter_learn::training::store::save(model, &path).map_err(|error| error.to_string())?;
         Ok(path)
     }
 }

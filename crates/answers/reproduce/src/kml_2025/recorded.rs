@@ -3,7 +3,7 @@
 //! again from recordings.
 
 use dumbwaiter_learn::Model;
-use dumbwaiter_training::store;
+use dumbwaiter_learn::training::store;
 use serde_json::Value;
 
 use super::row;
@@ -49,7 +49,7 @@ pub(super) fn prediction(_effort: &Effort<'_>) -> Result<FigureResult, Error> {
 }
 
 fn add(out: &mut FigureResult, figure: &str, name: &str, metrics: &[Metric]) -> Result<(), Error> {
-    let failed = |error: dumbwaiter_training::Error| Error::Case(error.to_string());
+    let failed = |error: dumbwaiter_learn::training::Error| Error::Case(error.to_string());
     let own = store::open(name).map_err(failed)?;
     let baselines = store::baselines(name).map_err(failed)?;
     let all = std::iter::once((String::new(), &own))

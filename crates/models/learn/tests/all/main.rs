@@ -1,4 +1,4 @@
-//! Tests of features, inference, model files, imports and metrics.
+//! Tests of features, inference, model files, imports, metrics and training.
 
 use dumbwaiter_testkit::allocations::CountingAllocator;
 
@@ -8,6 +8,7 @@ mod inference;
 mod line;
 mod metrics;
 mod model_file;
+mod training;
 mod trees;
 
 #[global_allocator]

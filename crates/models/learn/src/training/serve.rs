@@ -1,11 +1,11 @@
 //! Recorded requests served by a device model: the same stream with the times of another device.
 
+use crate::RequestRecord;
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES, TenantId};
 use dumbwaiter_devices::{Command, Device, Facts, Submitted, load};
-use dumbwaiter_learn::RequestRecord;
 
-use crate::Error;
-use crate::data::{DataSet, Run, Segment};
+use crate::training::Error;
+use crate::training::data::{DataSet, Run, Segment};
 
 /// Seed of the device model. Recordings have no seed, and the times of a stream should always be the same.
 const SEED: u64 = 1;

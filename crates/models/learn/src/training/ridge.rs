@@ -1,9 +1,9 @@
 //! Linear models by least squares with a penalty on large weights.
 
-use dumbwaiter_learn::{LayerWeights, Scaling};
+use crate::{LayerWeights, Scaling};
 
-use crate::network::scaling_of;
-use crate::samples::Rows;
+use crate::training::network::scaling_of;
+use crate::training::samples::Rows;
 
 /// Penalty, as a share of the number of rows, on scaled inputs.
 const PENALTY: f64 = 1e-3;

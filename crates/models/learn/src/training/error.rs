@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use dumbwaiter_learn::ModelError;
+use crate::ModelError;
 use thiserror::Error;
 
 /// An error of data or training.

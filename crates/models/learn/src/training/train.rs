@@ -1,18 +1,18 @@
 //! Training of a model from recorded runs.
 
-use dumbwaiter_devices::Facts;
-use dumbwaiter_learn::rotation;
-use dumbwaiter_learn::{
+use crate::rotation;
+use crate::{
     About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, OutputKind, Posterior, Scaling, Training, Weights,
 };
+use dumbwaiter_devices::Facts;
 
-use crate::data::{CLASSES, DataSet};
-use crate::network::{Examples, Loss, Plan, SLOPE, scaling_of, train};
-use crate::ridge::ridge;
-use crate::samples::{Geometry, Rows};
-use crate::task::{RECORDED_SECTORS, Task, task_rows};
-use crate::trees::{self, Boost};
-use crate::{Error, evaluate};
+use crate::training::data::{CLASSES, DataSet};
+use crate::training::network::{Examples, Loss, Plan, SLOPE, scaling_of, train};
+use crate::training::ridge::ridge;
+use crate::training::samples::{Geometry, Rows};
+use crate::training::task::{RECORDED_SECTORS, Task, task_rows};
+use crate::training::trees::{self, Boost};
+use crate::training::{Error, evaluate};
 
 /// Most rows for boosted trees.
 const BOOSTED_ROWS: usize = 40_000;
@@ -142,7 +142,7 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
         ));
     }
     let (data, facts) = match &request.device {
-        Some(device) => crate::serve::serve(data, device).map(|(data, facts)| (data, Some(facts)))?,
+        Some(device) => crate::training::serve::serve(data, device).map(|(data, facts)| (data, Some(facts)))?,
         None => (data.clone(), None),
     };
     let (training, validation) = (data.only(&request.train), data.only(&request.validate));

@@ -2,11 +2,11 @@
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::drift::{Alarm, Verdict};
+use dumbwaiter_learn::training::data::{DataSet, Run};
+use dumbwaiter_learn::training::drift::{DriftStep, ModelWatch, Notice, Tracker, watch_recorded};
+use dumbwaiter_learn::training::task::Task;
+use dumbwaiter_learn::training::train::{Method, Request, train_model};
 use dumbwaiter_learn::{Model, RequestRecord, Tag};
-use dumbwaiter_training::data::{DataSet, Run};
-use dumbwaiter_training::drift::{DriftStep, ModelWatch, Notice, Tracker, watch_recorded};
-use dumbwaiter_training::task::Task;
-use dumbwaiter_training::train::{Method, Request, train_model};
 
 /// Microseconds of a read and of a write.
 type Costs = [f64; 2];
@@ -128,7 +128,7 @@ fn recorded_runs_give_the_same_events_each_time_and_the_model_that_serves_at_the
 
 #[test]
 fn a_classifier_is_refused() {
-    let classifier = dumbwaiter_training::store::open("shipped:classifier").unwrap();
+    let classifier = dumbwaiter_learn::training::store::open("shipped:classifier").unwrap();
     let error = ModelWatch::new(classifier, Nanos::ZERO).unwrap_err().to_string();
     assert!(error.contains("latency"), "{error}");
 }

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use crate::{RequestRecord, Tag};
 use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_learn::{RequestRecord, Tag};
 
 use super::{Run, Segment};
-use crate::Error;
+use crate::training::Error;
 
 /// Longest data file that is read, in bytes after unpacking: some ten million requests.
 const LONGEST_FILE: u64 = 1 << 30;

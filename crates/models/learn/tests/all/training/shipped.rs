@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_training::data::DataSet;
-use dumbwaiter_training::evaluate::{Times, evaluate};
-use dumbwaiter_training::store;
+use dumbwaiter_learn::training::data::DataSet;
+use dumbwaiter_learn::training::evaluate::{Times, evaluate};
+use dumbwaiter_learn::training::store;
 use serde_json::{Value, json};
 
 /// The recorded runs that the models were trained on; no part of the project.

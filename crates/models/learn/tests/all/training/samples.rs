@@ -1,9 +1,9 @@
 //! Rows of inputs: nothing knows the future, and no history crosses a segment.
 
 use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_learn::training::data::Run;
+use dumbwaiter_learn::training::samples::{Geometry, STRETCH, latency_rows, window_rows};
 use dumbwaiter_learn::{FeatureSet, RequestRecord, Tag};
-use dumbwaiter_training::data::Run;
-use dumbwaiter_training::samples::{Geometry, STRETCH, latency_rows, window_rows};
 use proptest::prelude::*;
 
 /// Device of the tests, in sectors.

@@ -1,15 +1,15 @@
 //! Drift detection and retraining over recorded runs.
 
+use crate::drift::{Alarm, Judgement, Reason, Verdict};
+use crate::{Model, RequestRecord};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_learn::drift::{Alarm, Judgement, Reason, Verdict};
-use dumbwaiter_learn::{Model, RequestRecord};
 use serde::Serialize;
 
 use super::tracker::Tracker;
 use super::watch::{ModelWatch, Notice};
-use crate::Error;
-use crate::data::{DataSet, Segment};
-use crate::samples::Moment;
+use crate::training::Error;
+use crate::training::data::{DataSet, Segment};
+use crate::training::samples::Moment;
 
 /// Completions between two reviews.
 const REVIEW_EVERY: u64 = 256;

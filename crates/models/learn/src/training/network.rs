@@ -3,12 +3,12 @@
 //! One thread, a counter-based order of rows and sums in a fixed order: the same rows and seed give the same bytes on every
 //! machine.
 
-use dumbwaiter_learn::{LayerWeights, Scaling};
+use crate::{LayerWeights, Scaling};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::matrix::Matrix;
-use crate::samples::Rows;
+use crate::training::matrix::Matrix;
+use crate::training::samples::Rows;
 
 /// Slope of the leaky ReLU below 0.
 pub const SLOPE: f32 = 0.01;

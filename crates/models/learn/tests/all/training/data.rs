@@ -5,9 +5,9 @@ use std::path::Path;
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::Tag;
-use dumbwaiter_training::data::DataSet;
-use dumbwaiter_training::features::rows_by_run;
-use dumbwaiter_training::task::Task;
+use dumbwaiter_learn::training::data::DataSet;
+use dumbwaiter_learn::training::features::rows_by_run;
+use dumbwaiter_learn::training::task::Task;
 
 const HEADER: &str = "seg,t_us,op,rwbs,sector,bytes,wait_us,lat_us,qd,tag,ino,who\n";
 

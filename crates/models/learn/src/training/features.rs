@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use dumbwaiter_learn::FeatureSet;
+use crate::FeatureSet;
 
-use crate::Error;
-use crate::data::DataSet;
-use crate::samples::{Geometry, Rows};
-use crate::task::{RECORDED_SECTORS, Task, task_rows};
+use crate::training::Error;
+use crate::training::data::DataSet;
+use crate::training::samples::{Geometry, Rows};
+use crate::training::task::{RECORDED_SECTORS, Task, task_rows};
 
 /// Rows of one run, with its name.
 #[derive(Clone, Debug, PartialEq)]

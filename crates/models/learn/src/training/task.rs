@@ -1,10 +1,10 @@
 //! Tasks of models, and the rows for training them.
 
-use dumbwaiter_learn::{FeatureSet, Kind};
+use crate::{FeatureSet, Kind};
 
-use crate::Error;
-use crate::data::{CLASSES, DataSet, LATENCY_WORKLOADS, Run};
-use crate::samples::{Geometry, Rows, latency_rows, window_rows};
+use crate::training::Error;
+use crate::training::data::{CLASSES, DataSet, LATENCY_WORKLOADS, Run};
+use crate::training::samples::{Geometry, Rows, latency_rows, window_rows};
 
 /// Most windows of one run.
 const WINDOWS: usize = 4_000;

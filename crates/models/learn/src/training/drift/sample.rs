@@ -1,7 +1,7 @@
 //! Completed requests with the inputs and predictions of a model.
 
+use crate::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, OutputKind};
 use dumbwaiter_block::Op;
-use dumbwaiter_learn::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, OutputKind};
 
 /// A completed request: the inputs of a model, its prediction, and the measured latency.
 #[derive(Clone, Copy, Debug)]

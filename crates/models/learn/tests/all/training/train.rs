@@ -1,13 +1,13 @@
 //! Training from data to a model and its evaluation.
 
+use dumbwaiter_learn::training::data::{CLASSES, DataSet, Run};
+use dumbwaiter_learn::training::evaluate::{Times, evaluate};
+use dumbwaiter_learn::training::store;
+use dumbwaiter_learn::training::task::Task;
+use dumbwaiter_learn::training::train::{Method, Request, train_model};
 use dumbwaiter_learn::{Model, RequestRecord};
-use dumbwaiter_training::data::{CLASSES, DataSet, Run};
-use dumbwaiter_training::evaluate::{Times, evaluate};
-use dumbwaiter_training::store;
-use dumbwaiter_training::task::Task;
-use dumbwaiter_training::train::{Method, Request, train_model};
 
-use crate::samples::{record, run};
+use crate::training::samples::{record, run};
 
 /// A repeat: each class has its own step between sectors, and latency follows the request's sector.
 fn repeat(name: &str, shift: u64) -> Vec<Run> {
@@ -77,7 +77,7 @@ fn a_repeat_is_not_on_both_sides() {
 #[test]
 fn a_device_model_gives_its_own_times_to_the_same_requests() {
     let device = "hdd:hts541010a9e662?ncq_depth=1";
-    let (served, facts) = dumbwaiter_training::serve::serve(&data(), device).unwrap();
+    let (served, facts) = dumbwaiter_learn::training::serve::serve(&data(), device).unwrap();
     assert!(facts.rotational);
     for (before, after) in data().runs.iter().zip(&served.runs) {
         let (before, after) = (&before.segments[0], &after.segments[0]);
@@ -88,7 +88,7 @@ fn a_device_model_gives_its_own_times_to_the_same_requests() {
         // One at a time: each starts when it has arrived and the one before it is complete.
         assert!(after.windows(2).all(|pair| pair[1].issue == pair[0].complete.max(pair[1].arrive)));
     }
-    let wrong = dumbwaiter_training::serve::serve(&data(), "hdd:nothing").unwrap_err().to_string();
+    let wrong = dumbwaiter_learn::training::serve::serve(&data(), "hdd:nothing").unwrap_err().to_string();
     assert!(wrong.contains("hdd:nothing"), "{wrong}");
 }
 
@@ -121,7 +121,8 @@ fn random_reads() -> DataSet {
 
 #[test]
 fn the_rotation_of_a_disk_is_found_and_none_where_nothing_turns() {
-    let (served, _) = dumbwaiter_training::serve::serve(&random_reads(), "hdd:hts541010a9e662?ncq_depth=1").unwrap();
+    let (served, _) =
+        dumbwaiter_learn::training::serve::serve(&random_reads(), "hdd:hts541010a9e662?ncq_depth=1").unwrap();
     let rotation = dumbwaiter_learn::rotation::find(served.segments()).expect("a disk turns");
     assert!((rotation.period_ns - 60e9 / 5400.0).abs() < 1.0, "{rotation:?}");
     // 2,824 sectors a track, and a skew of about a tenth of a revolution to the next.

@@ -1,8 +1,8 @@
 //! Training of decision trees and boosted trees, from histograms of the inputs.
 
-use dumbwaiter_learn::{LEAF, ModelError, Node, Posterior, Trees};
+use crate::{LEAF, ModelError, Node, Posterior, Trees};
 
-use crate::samples::Rows;
+use crate::training::samples::Rows;
 
 /// Bins of an input.
 const BINS: usize = 64;

@@ -1,12 +1,12 @@
 //! Trains a challenger on the samples of a device, and compares it with the model in use.
 
-use dumbwaiter_learn::drift::Judgement;
-use dumbwaiter_learn::metrics::latency::{LatencyQuality, Predicted, PredictedRun};
+use crate::drift::Judgement;
+use crate::metrics::latency::{LatencyQuality, Predicted, PredictedRun};
 #[cfg(feature = "fit")]
-use dumbwaiter_learn::{Model, OutputKind, Training, Weights};
+use crate::{Model, OutputKind, Training, Weights};
 
 use super::sample::{Sample, Serving};
-use crate::Error;
+use crate::training::Error;
 
 /// Passes over the samples. The best on the validation samples is kept, so that additional passes do no harm.
 #[cfg(feature = "fit")]
@@ -75,8 +75,8 @@ impl Lesson {
     /// A build without training, or a model that is no network.
     #[cfg(feature = "fit")]
     pub fn train(&self) -> Result<Challenger, Error> {
-        use crate::network::{Examples, Loss, Plan, fine_tune};
-        use crate::samples::Rows;
+        use crate::training::network::{Examples, Loss, Plan, fine_tune};
+        use crate::training::samples::Rows;
 
         let [training, validation, newest] = self.split();
         let model = &self.champion.model;

@@ -1,11 +1,11 @@
 //! A model's prediction for each request of a recorded run.
 
-use dumbwaiter_learn::{Kind, Model, RequestVector};
+use crate::{Kind, Model, RequestVector};
 use serde::Serialize;
 
-use crate::Error;
-use crate::data::Run;
-use crate::samples::{Geometry, Moment, walk, walk_windows};
+use crate::training::Error;
+use crate::training::data::Run;
+use crate::training::samples::{Geometry, Moment, walk, walk_windows};
 
 /// One prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,16 +1,16 @@
 //! Evaluation of a model on recorded runs, beside baselines.
 
-use dumbwaiter_learn::metrics::classes::{Accuracy, Classified};
-use dumbwaiter_learn::metrics::latency::{LatencyQuality, Predicted, PredictedRun};
-use dumbwaiter_learn::{
+use crate::metrics::classes::{Accuracy, Classified};
+use crate::metrics::latency::{LatencyQuality, Predicted, PredictedRun};
+use crate::{
     Classifier, FeatureSet, Kind, LatencyLine, LatencyModel, Model, Posterior, RequestRecord, RequestVector,
     ordered_row,
 };
 use serde::Serialize;
 
-use crate::Error;
-use crate::data::{DataSet, LATENCY_WORKLOADS, Run};
-use crate::samples::{Geometry, Moment, View, for_stretches, window_rows};
+use crate::training::Error;
+use crate::training::data::{DataSet, LATENCY_WORKLOADS, Run};
+use crate::training::samples::{Geometry, Moment, View, for_stretches, window_rows};
 
 /// Most windows of one run.
 const WINDOWS: usize = 1_500;
@@ -120,7 +120,7 @@ fn serve_if_wanted(model: &Model, data: &DataSet, times: Times) -> Result<Option
             model.about.kind != Kind::Classifier && is_model && !is_alike(median_us(data), device.latency_us[1])
         }
     };
-    if serves { crate::serve::serve(data, &device.model).map(|(data, _)| Some(data)) } else { Ok(None) }
+    if serves { crate::training::serve::serve(data, &device.model).map(|(data, _)| Some(data)) } else { Ok(None) }
 }
 
 fn is_alike(found: f64, expected: f64) -> bool {
@@ -152,7 +152,7 @@ fn score_of((name, model): Named, data: &DataSet) -> Result<Score, Error> {
         Kind::Classifier => {
             let classifier = model.classifier().map_err(refuse)?.filling_tags();
             let runs = classify(data, &classifier, features)?;
-            let confusion = dumbwaiter_learn::metrics::classes::confusion(&runs, classifier.classes().len());
+            let confusion = crate::metrics::classes::confusion(&runs, classifier.classes().len());
             let accuracy = Accuracy::of(&runs, classifier.classes());
             let rows = runs.iter().map(|run| run.posteriors.len()).sum();
             Ok(Score { rows, accuracy: Some(accuracy), latency: None, confusion: Some(confusion) })

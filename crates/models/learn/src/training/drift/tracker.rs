@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_learn::{
+use crate::{
     FeatureSet, History, IssueOrder, MAX_INPUTS, Model, ModelError, Place, Regions, RequestRecord, RequestVector,
     Spindle, latency_row,
 };
+use dumbwaiter_block::{Nanos, Op};
 
 /// Most requests tracked at a time; a device holds fewer.
 const OPEN_MAX: usize = 8_192;

@@ -5,9 +5,9 @@ mod file;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_learn::RequestRecord;
+use crate::RequestRecord;
 
-use crate::Error;
+use crate::training::Error;
 
 /// The classifier's workloads, in the order of its outputs.
 pub const CLASSES: [&str; 8] = [

@@ -1,13 +1,13 @@
 //! Review of the model in use on one device: alarm, replacement, reversal.
 
+use crate::drift::{Alarm, Detector, Judgement, Reason, Reservoir, Succession, Verdict, stratum_of};
+use crate::{Model, Weights};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_learn::drift::{Alarm, Detector, Judgement, Reason, Reservoir, Succession, Verdict, stratum_of};
-use dumbwaiter_learn::{Model, Weights};
 
 use super::lesson::{Challenger, Lesson};
 use super::sample::{Sample, Serving};
 use super::tracker::Outcome;
-use crate::Error;
+use crate::training::Error;
 
 /// Fewest samples for training.
 const SAMPLES_MIN: usize = 2_048;
@@ -82,7 +82,7 @@ impl ModelWatch {
     /// judge the model.
     pub fn complete(&mut self, outcome: &Outcome, wait: Option<Nanos>) {
         let Outcome { op, bytes, row, normal, latency } = *outcome;
-        let sample = Sample { sequence: self.sequence, op, row, normal, ln_us: dumbwaiter_learn::ln_us(latency) };
+        let sample = Sample { sequence: self.sequence, op, row, normal, ln_us: crate::ln_us(latency) };
         self.sequence += 1;
         let predicted = self.serving.predict(&sample.row, sample.normal);
         self.detector.push(libm::exp(f64::from(sample.ln_us)), libm::exp(f64::from(predicted)));

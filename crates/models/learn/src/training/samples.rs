@@ -1,12 +1,12 @@
 //! Rows of inputs from recorded runs.
 
-use dumbwaiter_block::Nanos;
-use dumbwaiter_learn::{
+use crate::{
     Device, FeatureSet, History, IssueOrder, LatencyLine, MAX_INPUTS, Place, Regions, RequestRecord, RequestVector,
     Rotation, Spindle, latency_row, ordered_row,
 };
+use dumbwaiter_block::Nanos;
 
-use crate::data::{Run, Segment};
+use crate::training::data::{Run, Segment};
 
 /// Consecutive requests of a sample, so that ordering inside a queue can be scored.
 pub const STRETCH: usize = 64;
@@ -222,11 +222,11 @@ pub fn latency_rows(run: &Run, set: FeatureSet, device: &Geometry, limit: usize)
     for_stretches(run, device, Moment::of(set), limit, |view, _| {
         if set == FeatureSet::Ordered {
             let inputs = ordered_row(view.record, view.delta, view.last_latency);
-            rows.push(&inputs, dumbwaiter_learn::ln_us(view.record.total()), (0.0, 1.0));
+            rows.push(&inputs, crate::ln_us(view.record.total()), (0.0, 1.0));
         } else if let Some(normal) =
             latency_row(set, &RequestVector::of(view.record), &view.place(), view.history, &mut row)
         {
-            rows.push(&row[..rows.width], dumbwaiter_learn::ln_us(view.record.latency()), normal);
+            rows.push(&row[..rows.width], crate::ln_us(view.record.latency()), normal);
         }
     });
     rows

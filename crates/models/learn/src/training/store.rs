@@ -4,31 +4,31 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_learn::import::{Format, Purpose, import as import_model};
-use dumbwaiter_learn::{FeatureSet, Model, ModelError, OutputKind, shipped};
+use crate::import::{Format, Purpose, import as import_model};
+use crate::{FeatureSet, Model, ModelError, OutputKind, shipped};
 
-use crate::Error;
-use crate::data::CLASSES;
-use crate::task::Task;
+use crate::training::Error;
+use crate::training::data::CLASSES;
+use crate::training::task::Task;
 
 /// Longest file that is read as a model, one more than is accepted.
 const LONGEST_FILE: u64 = (16 << 20) + 1;
 
 /// Baselines of the shipped models, trained on the same runs: the shipped model, the baseline's name and its file.
 const BASELINES: &[(&str, &str, &[u8])] = &[
-    ("classifier", "decision tree", include_bytes!("../baselines/classifier.tree.safetensors")),
-    ("classifier", "boosted trees", include_bytes!("../baselines/classifier.boosted.safetensors")),
+    ("classifier", "decision tree", include_bytes!("../../baselines/classifier.tree.safetensors")),
+    ("classifier", "boosted trees", include_bytes!("../../baselines/classifier.boosted.safetensors")),
     (
         "latency-flash",
         "ridge of the request",
-        include_bytes!("../baselines/latency-flash.ridge-of-request.safetensors"),
+        include_bytes!("../../baselines/latency-flash.ridge-of-request.safetensors"),
     ),
-    ("latency-flash", "ridge of everything", include_bytes!("../baselines/latency-flash.ridge.safetensors")),
-    ("latency-flash", "decision tree", include_bytes!("../baselines/latency-flash.tree.safetensors")),
-    ("latency-flash", "boosted trees", include_bytes!("../baselines/latency-flash.boosted.safetensors")),
-    ("latency-disk", "ridge of everything", include_bytes!("../baselines/latency-disk.ridge.safetensors")),
-    ("latency-disk", "decision tree", include_bytes!("../baselines/latency-disk.tree.safetensors")),
-    ("latency-disk", "boosted trees", include_bytes!("../baselines/latency-disk.boosted.safetensors")),
+    ("latency-flash", "ridge of everything", include_bytes!("../../baselines/latency-flash.ridge.safetensors")),
+    ("latency-flash", "decision tree", include_bytes!("../../baselines/latency-flash.tree.safetensors")),
+    ("latency-flash", "boosted trees", include_bytes!("../../baselines/latency-flash.boosted.safetensors")),
+    ("latency-disk", "ridge of everything", include_bytes!("../../baselines/latency-disk.ridge.safetensors")),
+    ("latency-disk", "decision tree", include_bytes!("../../baselines/latency-disk.tree.safetensors")),
+    ("latency-disk", "boosted trees", include_bytes!("../../baselines/latency-disk.boosted.safetensors")),
 ];
 
 /// Opens `shipped:NAME` or a file.
