@@ -1,7 +1,7 @@
 //! Recordings of the kernel's block layer.
 
+use dumbwaiter_linux::recording::Summary;
 use dumbwaiter_measure::grouped;
-use dumbwaiter_recording::Summary;
 
 /// A recording's counts and files, and a line for each remark.
 pub fn recording_text(s: &Summary) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dumbwaiter_service::ClientThreads;
+use dumbwaiter_linux::service::ClientThreads;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ impl ControlSocket {
             use std::os::unix::fs::DirBuilderExt;
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
-        let listener = dumbwaiter_service::bind_unix(path).map_err(failed)?;
+        let listener = dumbwaiter_linux::service::bind_unix(path).map_err(failed)?;
         let threads = ClientThreads::start("control", listener, CLIENTS_MAX, move |client| {
             // A client that has disconnected gets no answer.
             let _ = serve(&client, &board);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_controllers::switching::Memory;
 use dumbwaiter_linux::machine::Machine;
-use dumbwaiter_service::openmetrics::CONTENT_TYPE;
-use dumbwaiter_service::{HttpServer, Response, systemd};
+use dumbwaiter_linux::service::openmetrics::CONTENT_TYPE;
+use dumbwaiter_linux::service::{HttpServer, Response, systemd};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::{LogLevel, PilotConfig};

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_controllers::switching::{Arrival, Reason, Tick};
 use dumbwaiter_learn::Model;
-use dumbwaiter_recording::{LiveEvent, LiveKind};
+use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
 use crate::Error;

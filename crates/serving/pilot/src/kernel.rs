@@ -12,8 +12,8 @@ use dumbwaiter_linux::claim::{Claim, Values};
 use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::queue::{Queue, chosen};
+use dumbwaiter_linux::recording::{LiveEvent, LiveEvents};
 use dumbwaiter_linux::{Error, Roots};
-use dumbwaiter_recording::{LiveEvent, LiveEvents};
 
 use crate::live_layout::LiveLayout;
 use crate::port::{Counters, Fault, Note, Port, Reading};

@@ -6,7 +6,7 @@ use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::drift::{Reason, Verdict};
 use dumbwaiter_learn::training::drift::{Challenger, DriftStep, ModelWatch, Notice, Tracker};
 use dumbwaiter_learn::{Model, RequestRecord, Tag};
-use dumbwaiter_recording::{LiveEvent, LiveKind};
+use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
 /// Statistics of a disk's latency model since the pilot began.

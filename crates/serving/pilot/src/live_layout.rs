@@ -7,7 +7,7 @@ use dumbwaiter_learn::Tag;
 use dumbwaiter_learn::layout::LayoutMap;
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::filesystem::{Volume, volume_of};
-use dumbwaiter_recording::{Allocation, AllocationEvent, AllocationEvents};
+use dumbwaiter_linux::recording::{Allocation, AllocationEvent, AllocationEvents};
 
 use crate::Error;
 use crate::layout::layout_of_at_most;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::{Classifier, History, IssueOrder, Posterior, RequestRecord, Tag, shipped};
-use dumbwaiter_recording::{LiveEvent, LiveKind};
+use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 
 use crate::Error;
 

@@ -1,6 +1,6 @@
 //! A pilot's state as OpenMetrics text.
 
-use dumbwaiter_service::openmetrics::{Family, escape, head, sample};
+use dumbwaiter_linux::service::openmetrics::{Family, escape, head, sample};
 
 use crate::decision::Decision;
 use crate::device::Tally;

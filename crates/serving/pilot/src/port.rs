@@ -3,7 +3,7 @@
 use dumbwaiter_block::Nanos;
 use dumbwaiter_controllers::switching::{Kind, Work};
 use dumbwaiter_learn::Tag;
-use dumbwaiter_recording::LiveEvent;
+use dumbwaiter_linux::recording::LiveEvent;
 
 pub use dumbwaiter_linux::claim::Values;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Flags, Nanos, Op};
 use dumbwaiter_controllers::switching::{Kind, Work};
 use dumbwaiter_learn::Tag;
-use dumbwaiter_recording::{LiveEvent, LiveKind};
+use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use dumbwaiter_traces::{Record, TraceReader};
 use serde::Serialize;
 

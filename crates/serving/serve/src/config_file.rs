@@ -147,7 +147,7 @@ impl ServeSettings {
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<ServeSettings, Error> {
         let refuse = |reason: String| Error::Config { path: path.to_owned(), reason };
-        let text = dumbwaiter_service::config_text(path).map_err(refuse)?;
+        let text = dumbwaiter_linux::service::config_text(path).map_err(refuse)?;
         ServeSettings::from_toml(&text, path)
     }
 }

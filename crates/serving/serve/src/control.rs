@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dumbwaiter_service::ClientThreads;
+use dumbwaiter_linux::service::ClientThreads;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use dumbwaiter_service::openmetrics::CONTENT_TYPE;
-use dumbwaiter_service::{HttpServer, Response};
+use dumbwaiter_linux::service::openmetrics::CONTENT_TYPE;
+use dumbwaiter_linux::service::{HttpServer, Response};
 
 use crate::Error;
 use crate::inspector::Inspector;

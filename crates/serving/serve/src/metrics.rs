@@ -1,6 +1,6 @@
 //! Counts as OpenMetrics text.
 
-use dumbwaiter_service::openmetrics::{Family, escape, head, sample};
+use dumbwaiter_linux::service::openmetrics::{Family, escape, head, sample};
 
 use crate::question::{DiskStats, ExportStats};
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_service::{HttpServer, ServiceUser};
+use dumbwaiter_linux::service::{HttpServer, ServiceUser};
 
 use crate::Error;
 use crate::control::ControlSocket;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::AddressFamily;
 
-pub use dumbwaiter_service::systemd::{notify, watchdog};
+pub use dumbwaiter_linux::service::systemd::{notify, watchdog};
 
 use crate::Error;
 use crate::nbd::listener::Listener;

@@ -8,7 +8,7 @@ use crate::Error;
 
 /// A Unix socket for its owner alone. One that a dead server left behind is replaced; a live server's is not.
 pub(crate) fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
-    dumbwaiter_service::bind_unix(path).map_err(|source| match source.kind() {
+    dumbwaiter_linux::service::bind_unix(path).map_err(|source| match source.kind() {
         ErrorKind::AddrInUse => Error::Settings(format!("{}: {source}", path.display())),
         _ => Error::Io { what: format!("cannot create the socket {}", path.display()), source },
     })

@@ -11,8 +11,8 @@ use dumbwaiter_experiment::{Cell, CellResult, Control, DbBench};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::diskstats::Diskstats;
 use dumbwaiter_linux::filesystem::{self, KillGuard, TemporaryFolder};
+use dumbwaiter_linux::meters::cpu;
 use dumbwaiter_measure::{Recorder, RecorderConfig, RunFacts, RunResult, grouped};
-use dumbwaiter_meters::cpu;
 
 use crate::DeviceUnderTest;
 use crate::error::{Doing, Error};

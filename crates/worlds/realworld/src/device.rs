@@ -9,11 +9,11 @@ use dumbwaiter_advise::{Drive, Machine};
 use dumbwaiter_drive::{Options, Target, verify};
 use dumbwaiter_experiment::{About, CellResult, Control, Failure, Refusal};
 use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::meters::{self as meters, Meter};
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::{target, udev};
 use dumbwaiter_measure::{Energy, RunResult};
-use dumbwaiter_meters::{self as meters, Meter};
 use dumbwaiter_scenario::{Completion, Scenario, Task, Work};
 use dumbwaiter_workloads::generate::BlockSize;
 

@@ -16,7 +16,7 @@ pub(crate) enum Error {
     Linux(#[from] dumbwaiter_linux::Error),
     /// The energy meter.
     #[error(transparent)]
-    Meter(#[from] dumbwaiter_meters::MeterError),
+    Meter(#[from] dumbwaiter_linux::meters::MeterError),
     /// A file or a pipe.
     #[error(transparent)]
     Io(#[from] io::Error),

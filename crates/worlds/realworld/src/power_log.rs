@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dumbwaiter_advise::Document;
 use dumbwaiter_experiment::Failure;
+use dumbwaiter_linux::meters::{Logger, LoggerClock};
 use dumbwaiter_measure::{Energy, RunResult};
-use dumbwaiter_meters::{Logger, LoggerClock};
 use dumbwaiter_text::units;
 
 /// A logger may still be writing the end of the last run: how long to wait for it.
@@ -43,7 +43,8 @@ impl PowerLog {
     /// A text of another form, named by its flag; as [`PowerLog::new`].
     pub fn parse(path: &Path, offset: Option<&str>, zone: Option<&str>) -> Result<PowerLog, Failure> {
         let zone_minutes = zone.map(|text| {
-            let known = dumbwaiter_meters::zone(text).or_else(|| dumbwaiter_meters::zone(&format!("GMT{text}")));
+            let known =
+                dumbwaiter_linux::meters::zone(text).or_else(|| dumbwaiter_linux::meters::zone(&format!("GMT{text}")));
             let wrong = || format!("--power-zone: \"{text}\" is not a time zone; expected one such as GMT-05:00");
             known.ok_or_else(|| Failure::refused(wrong()))
         });

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_controllers::switching::{By, Kind, Work};
+use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use dumbwaiter_pilot::port::{Counters, Fault, Note, Port, Reading, Values};
 use dumbwaiter_pilot::{DeviceConfig, Fleet, LogLevel, MOVABLE_TUNABLES, PilotConfig, Surroundings};
-use dumbwaiter_recording::{LiveEvent, LiveKind};
 
 /// Numbers that follow each other without a pattern (splitmix64).
 #[derive(Clone, Debug)]

@@ -222,9 +222,9 @@ fn the_layout_map_names_the_blocks_of_a_real_file_system() {
 #[test]
 fn with_a_layout_the_pilot_tags_requests_of_files_that_did_not_exist_when_it_began() {
     use dumbwaiter_learn::Tag;
+    use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
     use dumbwaiter_pilot::KernelPort;
     use dumbwaiter_pilot::port::Port;
-    use dumbwaiter_recording::{LiveEvent, LiveKind};
 
     let _one = ONE.lock();
     let Some((device, _)) = device() else { return };

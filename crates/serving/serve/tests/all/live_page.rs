@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use dumbwaiter_linux::service::{HttpServer, Response};
 use dumbwaiter_serve::{Address, NbdLoad};
-use dumbwaiter_service::{HttpServer, Response};
 use dumbwaiter_testkit::{Browser, StopOnDrop};
 
 use crate::running::Running;

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::clients::ClientThreads;
+use crate::service::clients::ClientThreads;
 
 /// A request head that is longer is refused.
 const HEAD_BYTES_MAX: usize = 8 << 10;

@@ -1,8 +1,8 @@
 //! Pages of the trace buffer as read from `trace_pipe_raw`: a time, a length, and records with time deltas.
 
-use crate::about::About;
-use crate::event::{Event, Format, Kind};
-use dumbwaiter_linux::Error;
+use crate::Error;
+use crate::recording::about::About;
+use crate::recording::event::{Event, Format, Kind};
 
 /// Pages of each CPU, in the order they were read.
 pub(crate) struct Pages {

@@ -1,17 +1,17 @@
 //! The control groups of the processes that are recorded: their weights, and what changes while it is recorded.
 //!
 //! The kernel has no event for a change of a weight, so the groups' files are read again and again; a change is seen at most
-//! one [reading](crate::capture) after it was made.
+//! one [reading](crate::recording::capture) after it was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_linux::Roots;
-use dumbwaiter_linux::cgroup::{Version, detect};
-use dumbwaiter_linux::file::read_some;
+use crate::Roots;
+use crate::cgroup::{Version, detect};
+use crate::file::read_some;
 use serde_json::{Value, json};
 
-use crate::rows::Row;
+use crate::recording::rows::Row;
 
 /// A group's name in a recording: its path without the first `/`, "" for the root group.
 type Name = String;

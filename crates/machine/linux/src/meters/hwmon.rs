@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::energy::Source;
-use crate::files::{MeterError, folders, read, read_number};
-use crate::sampler::{Meter, Probe};
+use crate::meters::energy::Source;
+use crate::meters::files::{MeterError, folders, read, read_number};
+use crate::meters::sampler::{Meter, Probe};
 
 /// The chip name of an ACPI power meter, which measures the whole machine.
 const WHOLE_MACHINE: &str = "power_meter";

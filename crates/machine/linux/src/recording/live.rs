@@ -3,11 +3,11 @@
 //! The kernel's events go to a trace instance of our own, which the guard removes at the end, on a signal or after a crash.
 //! Watching can be paused ([`LiveEvents::watch`]), so that a busy device costs no more than a quiet one.
 
+use crate::Error;
 use dumbwaiter_block::Op;
-use dumbwaiter_linux::Error;
 
-use crate::event::{Format, Kind};
-use crate::live_instance::{LiveInstance, id_of};
+use crate::recording::event::{Format, Kind};
+use crate::recording::live_instance::{LiveInstance, id_of};
 
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

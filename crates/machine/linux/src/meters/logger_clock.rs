@@ -168,7 +168,7 @@ fn correlation(near: &[(f64, f64)], offset: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Logger;
+    use crate::meters::Logger;
 
     /// A log, at 1 Hz and in whole watts, of a machine that runs the patterns at the given times.
     fn log(offset: f64, drift: f64, patterns: &[f64], seconds: u32) -> Logger {

@@ -4,13 +4,13 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use dumbwaiter_linux::Error;
-use dumbwaiter_linux::file::{names, read, read_some, write};
-use dumbwaiter_linux::undo::Guard;
+use crate::Error;
+use crate::file::{names, read, read_some, write};
+use crate::undo::Guard;
 
-use crate::event::{Format, Kind};
-use crate::pages::records;
-use crate::tracefs;
+use crate::recording::event::{Format, Kind};
+use crate::recording::pages::records;
+use crate::recording::tracefs;
 
 /// An instance, paused at first. The guard removes it at the end, on a signal or after a crash.
 pub(crate) struct LiveInstance {

@@ -4,8 +4,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::energy::{Energy, Source};
-use crate::files::MeterError;
+use crate::meters::energy::{Energy, Source};
+use crate::meters::files::MeterError;
 
 /// Reads counters or a gauge and accumulates energy.
 pub(crate) trait Probe: Send {

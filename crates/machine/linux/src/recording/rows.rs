@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Event, Kind, text};
+use crate::recording::event::{Event, Kind, text};
 
 /// One row of a dispatch recording.
 #[derive(Clone, Debug)]

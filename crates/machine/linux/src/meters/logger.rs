@@ -3,10 +3,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use crate::energy::{Energy, Source};
-use crate::files::MeterError;
-use crate::logger_clock::{self, LoggerClock, Sample};
-use crate::logger_time;
+use crate::meters::energy::{Energy, Source};
+use crate::meters::files::MeterError;
+use crate::meters::logger_clock::{self, LoggerClock, Sample};
+use crate::meters::logger_time;
 
 /// Longest gap between samples, in periods, that a run may contain.
 const GAP_PERIODS_MAX: f64 = 3.0;

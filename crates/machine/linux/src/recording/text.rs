@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 
 use dumbwaiter_traces::{self as traces, Format, Written};
 
-use crate::about::About;
-use crate::event::{Event, Kind, text};
-use crate::options::Options;
+use crate::recording::about::About;
+use crate::recording::event::{Event, Kind, text};
+use crate::recording::options::Options;
 
 /// A reader of the lines, made as they are read.
 struct Lines {

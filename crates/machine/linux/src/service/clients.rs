@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn it_ends_while_it_waits_for_clients() {
         let dir = tempfile::tempdir().unwrap();
-        let unix = crate::bind_unix(&dir.path().join("socket")).unwrap();
+        let unix = crate::service::bind_unix(&dir.path().join("socket")).unwrap();
         drop(ClientThreads::start("test", unix, 1, |_| ()).unwrap());
         drop(ClientThreads::start("test", listening().0, 1, |_| ()).unwrap());
     }

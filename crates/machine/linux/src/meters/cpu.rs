@@ -4,7 +4,7 @@
 use std::ops::Sub;
 use std::path::Path;
 
-use crate::files::{MeterError, folders, read};
+use crate::meters::files::{MeterError, folders, read};
 
 /// Total CPU time and context switches; subtract two readings for an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]

@@ -131,7 +131,7 @@ fn child() {
 
 fn start(device: &LoopDevice, way: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args(["--exact", "loop_device::child", "--ignored", "--nocapture"])
         .env("TEST_DEVICE", device.path())
         .env("TEST_WAY", way)
         .stdout(Stdio::piped())

@@ -4,7 +4,7 @@
 //! request is issued right after it was chosen; with none free, it was chosen as soon as the one before it had been
 //! issued (or, had the scheduler nothing then, as soon as it came), and waits.
 
-use crate::rows::Row;
+use crate::recording::rows::Row;
 
 /// Adds a `dispatch` row for each inserted request that was issued.
 ///
@@ -91,9 +91,9 @@ fn end_of_batch(rows: &[Row], insert: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Kind;
-    use crate::rows;
-    use crate::rows::tests::event;
+    use crate::recording::event::Kind;
+    use crate::recording::rows;
+    use crate::recording::rows::tests::event;
 
     fn order(rows: &[Row]) -> Vec<(&'static str, u32)> {
         rows.iter().filter(|r| r.event != "getrq").map(|r| (r.event, r.req)).collect()

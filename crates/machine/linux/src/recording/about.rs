@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dumbwaiter_linux::file::{names, read, read_some};
-use dumbwaiter_linux::queue::Queue;
-use dumbwaiter_linux::target::{Kind as TargetKind, PathFacts};
-use dumbwaiter_linux::{Error, Roots};
+use crate::file::{names, read, read_some};
+use crate::queue::Queue;
+use crate::target::{Kind as TargetKind, PathFacts};
+use crate::{Error, Roots};
 
-use crate::event::{Event, Kind};
+use crate::recording::event::{Event, Kind};
 
 /// The device, its queue and the system at the start.
 pub(crate) struct About {

@@ -1,9 +1,9 @@
 //! Blocks and inodes that an ext4 file system gives and takes back, as it happens.
 
-use dumbwaiter_linux::Error;
+use crate::Error;
 
-use crate::event::{Format, Kind};
-use crate::live_instance::{LiveInstance, id_of};
+use crate::recording::event::{Format, Kind};
+use crate::recording::live_instance::{LiveInstance, id_of};
 
 /// The flag of `ext4_allocate_blocks` for data of a file, not blocks of its extent tree.
 const HINT_DATA: u32 = 0x20;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::energy::Source;
-use crate::files::{MeterError, folders, read, read_number};
-use crate::sampler::{Meter, Probe};
+use crate::meters::energy::Source;
+use crate::meters::files::{MeterError, folders, read, read_number};
+use crate::meters::sampler::{Meter, Probe};
 
 /// Sampling period: fine enough to separate the warm-up. (A counter wraps after about an hour at 80 W.)
 const PERIOD: Duration = Duration::from_millis(100);

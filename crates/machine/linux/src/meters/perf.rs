@@ -7,9 +7,9 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::energy::Source;
-use crate::files::{MeterError, read, read_number};
-use crate::sampler::{Meter, Probe};
+use crate::meters::energy::Source;
+use crate::meters::files::{MeterError, read, read_number};
+use crate::meters::sampler::{Meter, Probe};
 
 /// Events by importance: name, and whether it counts towards the sum.
 const EVENTS: [(&str, bool); 5] = [

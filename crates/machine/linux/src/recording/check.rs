@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use dumbwaiter_linux::Error;
+use crate::Error;
 use dumbwaiter_text::{check, same_file};
 
-use crate::dispatch_file::beside;
-use crate::options::Options;
+use crate::recording::dispatch_file::beside;
+use crate::recording::options::Options;
 
 /// Refuses files that cannot be written or that are the same one, before a long recording: those of the recording, and `summary`,
 /// where its summary goes.

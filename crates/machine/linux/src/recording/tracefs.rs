@@ -4,12 +4,12 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::about::About;
-use crate::event::{Format, Kind};
-use crate::pages::Pages;
-use dumbwaiter_linux::file::{names, read, read_some, write};
-use dumbwaiter_linux::undo::{Action, Guard};
-use dumbwaiter_linux::{Error, Roots};
+use crate::file::{names, read, read_some, write};
+use crate::recording::about::About;
+use crate::recording::event::{Format, Kind};
+use crate::recording::pages::Pages;
+use crate::undo::{Action, Guard};
+use crate::{Error, Roots};
 
 /// Fields that a probe records of the request that a dispatch function returns.
 const REQUEST: &str = "rq=$retval sector=$retval->__sector bytes=$retval->__data_len opf=$retval->cmd_flags \

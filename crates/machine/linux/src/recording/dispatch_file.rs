@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_linux::Error;
-use dumbwaiter_linux::file::read_some;
+use crate::Error;
+use crate::file::read_some;
 use dumbwaiter_text::OutputFile;
 use serde_json::json;
 
-use crate::about::About;
-use crate::event::{Event, Kind, text};
-use crate::options::{Method, Options, Summary};
-use crate::rows::{Built, Row};
+use crate::recording::about::About;
+use crate::recording::event::{Event, Kind, text};
+use crate::recording::options::{Method, Options, Summary};
+use crate::recording::rows::{Built, Row};
 
 /// Refuses a name that does not tell whether the recording is compressed; the description's name follows from it too.
 pub(crate) fn check_name(output: &Path) -> Result<(), Error> {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_ticks_phase_follows_from_what_was_read_around_its_steps() {
-        use crate::rows::tests::event;
+        use crate::recording::rows::tests::event;
         // Steps at 3, 7, 11 ... ms after the first event.
         let events: Vec<Event> = (0..200)
             .map(|i| {

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_linux::target::PathFacts;
-use dumbwaiter_linux::{Error, Roots};
+use crate::target::PathFacts;
+use crate::{Error, Roots};
 
-use crate::about::About;
-use crate::event::{Event, Kind};
-use crate::groups::Groups;
-use crate::options::{Method, Options, Summary};
-use crate::pages::Pages;
-use crate::tracefs::{Instance, Probes};
-use crate::{dispatch_file, infer, rows, text};
+use crate::recording::about::About;
+use crate::recording::event::{Event, Kind};
+use crate::recording::groups::Groups;
+use crate::recording::options::{Method, Options, Summary};
+use crate::recording::pages::Pages;
+use crate::recording::tracefs::{Instance, Probes};
+use crate::recording::{dispatch_file, infer, rows, text};
 
 /// How often the kernel's buffers are emptied.
 const EMPTYING_INTERVAL: Duration = Duration::from_millis(25);
