@@ -1,8 +1,8 @@
 //! What a disk's thread knows of its clients: an NBD connection and a vhost-user device are two kinds of owner of tasks.
 
 use dumbwaiter_block::{Errno, Nanos};
-use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, WatchId};
+use dumbwaiter_protocols::nbd::reply::Extent;
 
 use crate::Error;
 use crate::nbd::status::StatusThread;

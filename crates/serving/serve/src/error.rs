@@ -33,7 +33,7 @@ pub enum Error {
     Disk(#[from] dumbwaiter_path::Error),
     /// A block device of this machine cannot be served.
     #[error(transparent)]
-    Ublk(#[from] dumbwaiter_ublk::Error),
+    Ublk(#[from] dumbwaiter_protocols::ublk::Error),
     /// A device model cannot be used.
     #[error("{0}")]
     Model(String),

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_nbd::client::{Handshake, Offer, Refusal, Reply, Wish};
-use dumbwaiter_nbd::{Command, Request};
+use dumbwaiter_protocols::nbd::client::{Handshake, Offer, Refusal, Reply, Wish};
+use dumbwaiter_protocols::nbd::{Command, Request};
 
 use crate::Error;
 use crate::histogram::LatencyHistogram;

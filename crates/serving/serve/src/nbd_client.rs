@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use dumbwaiter_nbd::Request;
-use dumbwaiter_nbd::client::{Offer, Reply};
+use dumbwaiter_protocols::nbd::Request;
+use dumbwaiter_protocols::nbd::client::{Offer, Reply};
 
 use crate::Error;
 use crate::load::{Address, Stream, negotiate};

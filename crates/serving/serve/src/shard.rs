@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_nbd::{Agreement, BlockSizes, Description, Rules, wire::transmission};
 use dumbwaiter_path::{Disk, DiskOptions, Kind, Waker};
+use dumbwaiter_protocols::nbd::{Agreement, BlockSizes, Description, Rules, wire::transmission};
 use dumbwaiter_schedulers::Choice;
 use rustix::fd::OwnedFd;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_vhost_user::front_end::{FrontEnd, Options};
-use dumbwaiter_vhost_user::wire::{SECTOR_BYTES, request_type};
+use dumbwaiter_protocols::vhost_user::front_end::{FrontEnd, Options};
+use dumbwaiter_protocols::vhost_user::wire::{SECTOR_BYTES, request_type};
 
 use crate::Error;
 use crate::load::{LoadReport, next_random};

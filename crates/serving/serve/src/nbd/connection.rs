@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use dumbwaiter_block::{Errno, Nanos, TaskId};
-use dumbwaiter_nbd::reply::{self, Extent, Header};
-use dumbwaiter_nbd::wire::{BASE_ALLOCATION_ID, command_flag};
-use dumbwaiter_nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
 use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
+use dumbwaiter_protocols::nbd::reply::{self, Extent, Header};
+use dumbwaiter_protocols::nbd::wire::{BASE_ALLOCATION_ID, command_flag};
+use dumbwaiter_protocols::nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
 use rustix::io;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 

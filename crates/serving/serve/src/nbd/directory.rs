@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dumbwaiter_nbd::{Description, Exports};
+use dumbwaiter_protocols::nbd::{Description, Exports};
 
 /// An export, and where it is served.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_nbd::negotiation::greeting;
-use dumbwaiter_nbd::{Negotiation, Progress, TlsPolicy};
+use dumbwaiter_protocols::nbd::negotiation::greeting;
+use dumbwaiter_protocols::nbd::{Negotiation, Progress, TlsPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use dumbwaiter_nbd::reply::Extent;
-use dumbwaiter_nbd::wire::{STATE_HOLE, STATE_ZERO};
 use dumbwaiter_path::Waker;
+use dumbwaiter_protocols::nbd::reply::Extent;
+use dumbwaiter_protocols::nbd::wire::{STATE_HOLE, STATE_ZERO};
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 
 use crate::Error;

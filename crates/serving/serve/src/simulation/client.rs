@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_nbd::client::{Handshake, Reply, Wish};
-use dumbwaiter_nbd::negotiation::greeting;
-use dumbwaiter_nbd::wire::command_flag;
-use dumbwaiter_nbd::{Command, Negotiation, Progress, Request};
+use dumbwaiter_protocols::nbd::client::{Handshake, Reply, Wish};
+use dumbwaiter_protocols::nbd::negotiation::greeting;
+use dumbwaiter_protocols::nbd::wire::command_flag;
+use dumbwaiter_protocols::nbd::{Command, Negotiation, Progress, Request};
 
 use super::chance::Chance;
 use super::history::History;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_vhost_user::front_end::{FrontEnd, Options};
-use dumbwaiter_vhost_user::wire::{code, descriptor_flag, request_type};
+use dumbwaiter_protocols::vhost_user::front_end::{FrontEnd, Options};
+use dumbwaiter_protocols::vhost_user::wire::{code, descriptor_flag, request_type};
 
 use super::chance::Chance;
 use super::history::History;

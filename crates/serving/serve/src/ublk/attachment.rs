@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use dumbwaiter_ublk::{Parameters, Queue};
+use dumbwaiter_protocols::ublk::{Parameters, Queue};
 
 /// Largest request, bytes.
 pub(crate) const MAX_IO_BYTES: u32 = 1 << 20;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dumbwaiter_block::SECTOR_BYTES;
-use dumbwaiter_ublk::{Control, DeviceInfo, Features, Parameters, Queue, abi};
+use dumbwaiter_protocols::ublk::{Control, DeviceInfo, Features, Parameters, Queue, abi};
 
 use crate::Error;
 use crate::inspector::ShardHandle;
@@ -20,36 +20,36 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the driver is asked for.
 trait Driver {
-    fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_ublk::Error>;
-    fn start(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
-    fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
-    fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_ublk::Error>;
-    fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
-    fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
+    fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_protocols::ublk::Error>;
+    fn start(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error>;
+    fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error>;
+    fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_protocols::ublk::Error>;
+    fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error>;
+    fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error>;
 }
 
 impl Driver for Control {
-    fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_ublk::Error> {
+    fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_protocols::ublk::Error> {
         Control::info(self, device)
     }
 
-    fn start(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+    fn start(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
         Control::start(self, device)
     }
 
-    fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+    fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
         Control::end_recovery(self, device)
     }
 
-    fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
+    fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_protocols::ublk::Error> {
         Control::resize(self, device, sectors)
     }
 
-    fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+    fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
         Control::stop(self, device)
     }
 
-    fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+    fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
         Control::delete(self, device)
     }
 }
@@ -107,7 +107,7 @@ fn make(
             "{path}: the kernel's ublk driver is too old; it needs Linux 6.5 or later"
         )));
     }
-    let there = usable(&mut control, number, dumbwaiter_ublk::is_served)?;
+    let there = usable(&mut control, number, dumbwaiter_protocols::ublk::is_served)?;
     let recovered = there.is_some();
     let info = match there {
         None => {
@@ -141,7 +141,7 @@ fn usable(
     driver: &mut impl Driver,
     number: u32,
     is_served: impl Fn(u32) -> bool,
-) -> Result<Option<DeviceInfo>, dumbwaiter_ublk::Error> {
+) -> Result<Option<DeviceInfo>, dumbwaiter_protocols::ublk::Error> {
     match driver.info(number) {
         Ok(there) if there.state == abi::DEAD && !is_served(number) => driver.delete(number).map(|()| None),
         answer => Ok(answer.ok()),
@@ -197,7 +197,7 @@ fn begin(
     device: u32,
     recovered: bool,
     closed: &Receiver<()>,
-) -> Result<(), dumbwaiter_ublk::Error> {
+) -> Result<(), dumbwaiter_protocols::ublk::Error> {
     if recovered {
         return driver.end_recovery(device);
     }
@@ -213,7 +213,7 @@ fn look_after(
     driver: &mut impl Driver,
     orders: &Receiver<Order>,
     closed: &Receiver<()>,
-    failed: &dyn Fn(dumbwaiter_ublk::Error),
+    failed: &dyn Fn(dumbwaiter_protocols::ublk::Error),
 ) {
     loop {
         match orders.recv() {
@@ -246,40 +246,40 @@ mod tests {
     }
 
     impl FakeDriver {
-        fn ask(&mut self, device: u32, what: &'static str) -> Result<(), dumbwaiter_ublk::Error> {
+        fn ask(&mut self, device: u32, what: &'static str) -> Result<(), dumbwaiter_protocols::ublk::Error> {
             self.asked.push(what);
             let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
             match self.refuses.contains(&what) {
-                true => Err(dumbwaiter_ublk::Error::Refused { device, what, source }),
+                true => Err(dumbwaiter_protocols::ublk::Error::Refused { device, what, source }),
                 false => Ok(()),
             }
         }
     }
 
     impl Driver for FakeDriver {
-        fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_ublk::Error> {
+        fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_protocols::ublk::Error> {
             self.ask(device, "info")?;
             let source = std::io::Error::from_raw_os_error(libc::ENODEV);
-            self.there.ok_or(dumbwaiter_ublk::Error::Refused { device, what: "info", source })
+            self.there.ok_or(dumbwaiter_protocols::ublk::Error::Refused { device, what: "info", source })
         }
 
-        fn start(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        fn start(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
             self.ask(device, "start")
         }
 
-        fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
             self.ask(device, "end_recovery")
         }
 
-        fn resize(&mut self, device: u32, _sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
+        fn resize(&mut self, device: u32, _sectors: u64) -> Result<(), dumbwaiter_protocols::ublk::Error> {
             self.ask(device, "resize")
         }
 
-        fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
             self.ask(device, "stop")
         }
 
-        fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error> {
             self.ask(device, "delete")
         }
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
 use dumbwaiter_block::{Errno, Nanos, SECTOR_BYTES, TaskId};
-use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, DriverCommand, Iovecs, WatchId};
-use dumbwaiter_ublk::{Attributes, Command as TagCommand, Operation, Parameters, Queue, Request};
+use dumbwaiter_protocols::nbd::reply::Extent;
+use dumbwaiter_protocols::ublk::{Attributes, Command as TagCommand, Operation, Parameters, Queue, Request};
 
 use super::attachment::{Attachment, Description, MAX_IO_BYTES, Order, device_path};
 use crate::Error;
@@ -85,7 +85,7 @@ impl Shard {
         if self.shut_down_by.is_some() || self.volume.tenant(tenant).is_none_or(|own| own.leaving) {
             return Ok(());
         }
-        dumbwaiter_ublk::serve_from_here();
+        dumbwaiter_protocols::ublk::serve_from_here();
         let task = self.volume.add_task(tenant)?;
         let session = Session::new(attachment, task);
         self.common.connections.fetch_add(1, Ordering::Relaxed);
@@ -300,7 +300,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::sync::mpsc::{Receiver, channel};
 
-    use dumbwaiter_ublk::DeviceInfo;
+    use dumbwaiter_protocols::ublk::DeviceInfo;
 
     use super::*;
     use crate::settings::ExportSettings;

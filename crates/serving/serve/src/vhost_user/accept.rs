@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use dumbwaiter_path::Interest;
-use dumbwaiter_vhost_user::BlockFacts;
-use dumbwaiter_vhost_user::wire::MAX_QUEUES;
+use dumbwaiter_protocols::vhost_user::BlockFacts;
+use dumbwaiter_protocols::vhost_user::wire::MAX_QUEUES;
 
 use super::device_socket::{DeviceSocket, SOCKET_OWNER, socket_path};
 use super::session::Session;

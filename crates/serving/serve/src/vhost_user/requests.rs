@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use dumbwaiter_path::{Buffer, Data, Iovecs};
-use dumbwaiter_vhost_user::{BlockRequest, Memory, Operation, Piece, Status};
+use dumbwaiter_protocols::vhost_user::{BlockRequest, Memory, Operation, Piece, Status};
 
 /// A request under way.
 pub(super) struct Pending {

@@ -4,10 +4,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use dumbwaiter_block::{Errno, Nanos, TaskId};
-use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
-use dumbwaiter_vhost_user::wire::ID_BYTES;
-use dumbwaiter_vhost_user::{
+use dumbwaiter_protocols::nbd::reply::Extent;
+use dumbwaiter_protocols::vhost_user::wire::ID_BYTES;
+use dumbwaiter_protocols::vhost_user::{
     Assembler, BlockFacts, BlockRequest, Chain, Device, Failure, Message, Operation, Refusal, Reply, Ring, Status,
     socket,
 };

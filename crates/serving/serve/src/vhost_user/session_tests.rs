@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 
-use dumbwaiter_vhost_user::BlockFacts;
-use dumbwaiter_vhost_user::message::encode;
-use dumbwaiter_vhost_user::wire::code;
+use dumbwaiter_protocols::vhost_user::BlockFacts;
+use dumbwaiter_protocols::vhost_user::message::encode;
+use dumbwaiter_protocols::vhost_user::wire::code;
 
 use super::session::{MAX_MESSAGES, Session};
 use crate::client::{Client, Surroundings};
@@ -24,7 +24,7 @@ fn a_front_end_that_sends_without_end_holds_others_up_for_a_few_messages_only() 
     let mut session = Session::new(theirs.into(), "a machine".into(), tenant, "a", facts, 32);
     let sent = 3 * MAX_MESSAGES as usize;
     for _ in 0..sent {
-        dumbwaiter_vhost_user::socket::send(&ours, &encode(code::GET_FEATURES, 0, &[]), &[]).unwrap();
+        dumbwaiter_protocols::vhost_user::socket::send(&ours, &encode(code::GET_FEATURES, 0, &[]), &[]).unwrap();
     }
     let mut turn = || {
         let mut with = Surroundings { volume: &mut volume, status: &None, most: 1, draining: false };

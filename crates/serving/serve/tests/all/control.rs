@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use dumbwaiter_nbd::Command;
+use dumbwaiter_protocols::nbd::Command;
 use dumbwaiter_serve::{DeviceDepth, ExportSettings, Order, send_order};
 
 use crate::running::Running;

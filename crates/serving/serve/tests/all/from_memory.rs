@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use dumbwaiter_nbd::Command;
-use dumbwaiter_nbd::client::Wish;
 use dumbwaiter_path::{OpenOptions, Target};
+use dumbwaiter_protocols::nbd::Command;
+use dumbwaiter_protocols::nbd::client::Wish;
 use dumbwaiter_serve::Cache;
 
 use crate::running::{Client, Running};

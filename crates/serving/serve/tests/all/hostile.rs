@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use dumbwaiter_nbd::client::Wish;
-use dumbwaiter_nbd::wire::command_flag;
-use dumbwaiter_nbd::{Command, Request};
+use dumbwaiter_protocols::nbd::client::Wish;
+use dumbwaiter_protocols::nbd::wire::command_flag;
+use dumbwaiter_protocols::nbd::{Command, Request};
 
 use crate::patience::Patience;
 use crate::running::{Client, Running};
@@ -91,8 +91,13 @@ fn a_payload_that_no_client_sends_in_earnest_ends_the_connection() {
 #[test]
 fn a_header_that_is_cut_off_is_forgotten() {
     let running = Running::start("file", &["a"]);
-    let request =
-        dumbwaiter_nbd::Request { flags: 0, command: Command::WriteZeroes, cookie: 1, offset: 0, length: 512 };
+    let request = dumbwaiter_protocols::nbd::Request {
+        flags: 0,
+        command: Command::WriteZeroes,
+        cookie: 1,
+        offset: 0,
+        length: 512,
+    };
     for sent in [1, 10, 27] {
         let mut client = running.connect("a");
         client.stream.write_all(&request.encode()[..sent]).unwrap();
@@ -199,7 +204,8 @@ fn a_client_that_never_reads_keeps_only_its_own_slots() {
     });
     let mut greedy = running.connect("greedy");
     greedy.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    let request = dumbwaiter_nbd::Request { flags: 0, command: Command::Read, cookie: 1, offset: 0, length: 1 << 20 };
+    let request =
+        dumbwaiter_protocols::nbd::Request { flags: 0, command: Command::Read, cookie: 1, offset: 0, length: 1 << 20 };
     // Until the server takes no more.
     while greedy.stream.write_all(&request.encode()).is_ok() {}
     let mut other = running.connect("other");

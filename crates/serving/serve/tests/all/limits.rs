@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_nbd::Command;
+use dumbwaiter_protocols::nbd::Command;
 use dumbwaiter_serve::{Address, ExportSettings, NbdLoad, ServeSettings, Server, TargetSettings};
 
 use crate::running::Running;
@@ -134,7 +134,7 @@ fn data_through_the_page_cache_is_what_was_written() {
         for place in 0..64u8 {
             assert_eq!(client.write(u64::from(place) << 14, &vec![place; 12 << 10]), 0);
         }
-        client.send(dumbwaiter_nbd::wire::command_flag::FUA, Command::Write, 1 << 21, 512, &[0xee; 512]);
+        client.send(dumbwaiter_protocols::nbd::wire::command_flag::FUA, Command::Write, 1 << 21, 512, &[0xee; 512]);
         assert_eq!(client.reply().0, 0);
         assert_eq!(client.call(Command::Flush, 0, 0).0, 0);
         for place in 0..64u8 {

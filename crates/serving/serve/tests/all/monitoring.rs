@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dumbwaiter_nbd::Command as NbdCommand;
+use dumbwaiter_protocols::nbd::Command as NbdCommand;
 use dumbwaiter_serve::openmetrics;
 
 use crate::running::Running;

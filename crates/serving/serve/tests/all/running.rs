@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dumbwaiter_nbd::client::{Handshake, Offer, Reply, Wish};
-use dumbwaiter_nbd::{Command, Request};
+use dumbwaiter_protocols::nbd::client::{Handshake, Offer, Reply, Wish};
+use dumbwaiter_protocols::nbd::{Command, Request};
 use dumbwaiter_serve::{ExportSettings, ServeSettings, Server, TargetSettings};
 
 use crate::patience::Patience;

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_nbd::Command;
+use dumbwaiter_protocols::nbd::Command;
 use dumbwaiter_serve::DeviceDepth;
 use dumbwaiter_testkit::StopOnDrop;
 

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_nbd::{Command, Request};
+use dumbwaiter_protocols::nbd::{Command, Request};
+use dumbwaiter_protocols::vhost_user::front_end::{FrontEnd, Options};
+use dumbwaiter_protocols::vhost_user::wire::request_type;
 use dumbwaiter_serve::{Address, DeviceDepth, ExportSettings, Inspector, NbdLoad, Order, TargetSettings, VhostLoad};
-use dumbwaiter_vhost_user::front_end::{FrontEnd, Options};
-use dumbwaiter_vhost_user::wire::request_type;
 
 use crate::patience::Patience;
 use crate::running::{Client, Running};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use dumbwaiter_nbd::{Command, Request};
+use dumbwaiter_protocols::nbd::{Command, Request};
 use dumbwaiter_serve::{Address, NbdClient};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -1,6 +1,6 @@
 //! Targets that fail, shrink, are removed or full, and sockets that cannot be made: one tenant's trouble is its own, and is counted and said.
 
-use dumbwaiter_nbd::Command;
+use dumbwaiter_protocols::nbd::Command;
 use dumbwaiter_serve::{ExportSettings, ServeSettings, Server, TargetSettings};
 
 use crate::patience::Patience;

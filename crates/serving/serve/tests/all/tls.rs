@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dumbwaiter_nbd::wire::OPTION_MAGIC;
+use dumbwaiter_protocols::nbd::wire::OPTION_MAGIC;
 use dumbwaiter_serve::TlsSettings;
 
 use crate::certificates::Certificates;
@@ -176,7 +176,7 @@ fn a_broken_handshake_ends_one_client_and_leaves_nothing_behind() {
     eventually("all are counted", || server.failures() == 10);
     eventually("all are gone", || server.running.server().inspector().connections() == 0);
     eventually("descriptors are closed", || descriptors() <= before + 4);
-    assert_eq!(server.running.connect("a").call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
+    assert_eq!(server.running.connect("a").call(dumbwaiter_protocols::nbd::Command::Read, 0, 512).0, 0);
     assert!(server.running.end());
 }
 

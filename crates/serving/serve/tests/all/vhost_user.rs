@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use dumbwaiter_protocols::vhost_user::front_end::{FrontEnd, Options, USER_BASE};
+use dumbwaiter_protocols::vhost_user::wire::{code, request_type};
 use dumbwaiter_serve::{
     Address, ExportSettings, NbdLoad, Order, ServeSettings, Server, TargetSettings, VhostLoad, send_order,
 };
-use dumbwaiter_vhost_user::front_end::{FrontEnd, Options, USER_BASE};
-use dumbwaiter_vhost_user::wire::{code, request_type};
 
 use crate::patience::Patience;
 use crate::running::Running;
@@ -58,7 +58,7 @@ fn what_is_written_is_read_and_seen_by_nbd_clients() {
         let written = std::mem::replace(&mut data, vec![0; options.slot_bytes as usize]);
         assert_eq!(machine.call(request_type::READ, 8, &mut data).unwrap(), OK);
         assert_eq!(data, written);
-        assert_eq!(running.connect("a").call(dumbwaiter_nbd::Command::Read, 4096, 4096).1, written[..4096]);
+        assert_eq!(running.connect("a").call(dumbwaiter_protocols::nbd::Command::Read, 4096, 4096).1, written[..4096]);
         let mut id = [0xff; 20];
         assert_eq!(machine.call(request_type::GET_ID, 0, &mut id).unwrap(), OK);
         assert_eq!(id, *b"a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -464,7 +464,7 @@ fn signals_and_memory_must_be_what_cannot_block_the_disk() {
         let mut machine = FrontEnd::prepare(&socket(&running, "a"), &Options::default()).unwrap();
         machine.negotiate().unwrap();
         assert!(!machine.tell(code, &ring, &[descriptor]).unwrap(), "a pipe is no eventfd");
-        assert_eq!(other.call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
+        assert_eq!(other.call(dumbwaiter_protocols::nbd::Command::Read, 0, 512).0, 0);
         drop(machine);
     }
     // A file of a file system that may be slow, or of the front end's own making.
@@ -475,5 +475,5 @@ fn signals_and_memory_must_be_what_cannot_block_the_disk() {
     let mut body = Vec::new();
     [1u64, 0, 1 << 20, USER_BASE, 0].iter().for_each(|word| body.extend_from_slice(&word.to_le_bytes()));
     assert!(!machine.tell(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap(), "memory on a disk");
-    assert_eq!(other.call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
+    assert_eq!(other.call(dumbwaiter_protocols::nbd::Command::Read, 0, 512).0, 0);
 }

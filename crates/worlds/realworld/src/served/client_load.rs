@@ -13,8 +13,8 @@ use dumbwaiter_measure::{
     ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
     Unfinished,
 };
-use dumbwaiter_nbd::wire::command_flag;
-use dumbwaiter_nbd::{Command, Request};
+use dumbwaiter_protocols::nbd::wire::command_flag;
+use dumbwaiter_protocols::nbd::{Command, Request};
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_scenario::load::{Change, Load, Prepared, Replays};
 use dumbwaiter_schedulers::Choice;
