@@ -86,10 +86,10 @@ impl Ended {
                 FailureKind::Interrupted => Some(Ended::Interrupted),
             };
         }
-        match error.downcast_ref::<dumbwaiter_fit::Error>()? {
-            dumbwaiter_fit::Error::Refused(_) | dumbwaiter_fit::Error::NoFit(_) => None,
-            dumbwaiter_fit::Error::Device(_) => Some(Ended::DeviceFailed),
-            dumbwaiter_fit::Error::Interrupted => Some(Ended::Interrupted),
+        match error.downcast_ref::<dumbwaiter_realworld::fit::Error>()? {
+            dumbwaiter_realworld::fit::Error::Refused(_) | dumbwaiter_realworld::fit::Error::NoFit(_) => None,
+            dumbwaiter_realworld::fit::Error::Device(_) => Some(Ended::DeviceFailed),
+            dumbwaiter_realworld::fit::Error::Interrupted => Some(Ended::Interrupted),
         }
     }
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_drive::{CompletionMode as Completion, Options, Target, bare};
 use dumbwaiter_experiment::{Control, Failure, FailureKind};
 use dumbwaiter_linux::loops::OwnLoop;
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::{Roots, target};
 use dumbwaiter_measure::{grouped, median};
+use dumbwaiter_realworld::drive::{CompletionMode as Completion, Options, Target, bare};
 use dumbwaiter_report::{Align, Style, table};
 use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -256,7 +256,7 @@ fn linux(error: dumbwaiter_linux::Error) -> Failure {
     }
 }
 
-fn disk(error: impl Into<dumbwaiter_drive::Error>) -> Failure {
+fn disk(error: impl Into<dumbwaiter_realworld::drive::Error>) -> Failure {
     let error = error.into();
     if error.is_refusal() { Failure::refused(error) } else { Failure::device(error) }
 }
@@ -342,7 +342,8 @@ fn one(
             let control = Control::default();
             let choice = Choice::parse(scheduler).map_err(Failure::refused)?;
             let cell =
-                dumbwaiter_drive::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).map_err(disk)?;
+                dumbwaiter_realworld::drive::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control)
+                    .map_err(disk)?;
             if let Some(failure) = cell.failure {
                 return Err(Failure::device(failure));
             }

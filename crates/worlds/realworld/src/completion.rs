@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use dumbwaiter_drive::{CompletionMode, Options, Sleep, Target};
+use crate::drive::{CompletionMode, Options, Sleep, Target};
 use dumbwaiter_scenario::Completion;
 
 use crate::lock::lock;

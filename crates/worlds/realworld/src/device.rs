@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use crate::drive::{Options, Target, verify};
 use dumbwaiter_advise::{Drive, Machine};
-use dumbwaiter_drive::{Options, Target, verify};
 use dumbwaiter_experiment::{About, CellResult, Control, Failure, Refusal};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::meters::{self as meters, Meter};
@@ -251,7 +251,7 @@ impl DeviceUnderTest {
 
     /// The first task that writes, where that is not allowed. What traces hold is known only in the run.
     pub(crate) fn forbidden_writer(&self, scenario: &Scenario) -> Option<String> {
-        dumbwaiter_drive::writes(scenario).filter(|_| !self.options.allow_writes)
+        crate::drive::writes(scenario).filter(|_| !self.options.allow_writes)
     }
 
     /// Why this program may not set the kernel's scheduler; `None` if it may.

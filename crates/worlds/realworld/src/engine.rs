@@ -1,6 +1,6 @@
 //! Our block layer and schedulers on a real file or device.
 
-use dumbwaiter_drive::{Options, Target};
+use crate::drive::{Options, Target};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_measure::{RunResult, grouped};
 use dumbwaiter_scenario::load::Prepared;
@@ -44,7 +44,7 @@ impl Engine<'_> {
         let options = Options { sqpoll: method.sqpoll, ..self.device.disk_options().clone() };
         let target = Target::open(self.device.path(), &options)?;
         let before = unix_ns();
-        let ended = dumbwaiter_drive::run(load, &target, choice, method.mode, replicate, control)?;
+        let ended = crate::drive::run(load, &target, choice, method.mode, replicate, control)?;
         let mut result = ended.result;
         if method.sqpoll {
             result.completion = "sqpoll".into();

@@ -10,7 +10,7 @@ use dumbwaiter_experiment::Failure;
 pub(crate) enum Error {
     /// The disk or the load on it.
     #[error(transparent)]
-    Drive(#[from] dumbwaiter_drive::Error),
+    Drive(#[from] crate::drive::Error),
     /// A setting of the kernel.
     #[error(transparent)]
     Linux(#[from] dumbwaiter_linux::Error),

@@ -7,13 +7,17 @@
 //!
 //! The kernel tells tasks and cgroups apart by process, so [`Kernel`] starts worker processes: any program that calls
 //! [`worker::run`] can be one ([`WorkerProgram`]).
+//!
+//! [`drive`] is the load of a cell on a disk, without a world; [`fit`] makes a device model from a survey of a drive.
 
 mod compare;
 mod completion;
 mod database;
 mod device;
+pub mod drive;
 mod engine;
 mod error;
+pub mod fit;
 mod kernel;
 mod load_pattern;
 mod lock;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dumbwaiter_drive::{Rings, Verify};
+use crate::drive::{Rings, Verify};
 
 use crate::power_log::PowerLog;
 

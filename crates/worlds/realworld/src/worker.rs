@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use crate::drive::worker::WorkerReport;
+use crate::drive::worker::{self, Worker};
+use crate::drive::{CompletionMode, Options, Target};
 use dumbwaiter_block::Ioprio;
-pub use dumbwaiter_drive::worker::WorkerReport;
-use dumbwaiter_drive::worker::{self, Worker};
-use dumbwaiter_drive::{CompletionMode, Options, Target};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::ioprio;
 use dumbwaiter_scenario::Scenario;

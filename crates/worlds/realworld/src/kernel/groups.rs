@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::drive::worker::monotonic;
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_drive::worker::monotonic;
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_scenario::load::{Change, Load};

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use crate::drive::CompletionMode;
+use crate::drive::record::Record;
 use dumbwaiter_block::{Nanos, TaskId, TenantId};
-use dumbwaiter_drive::CompletionMode;
-use dumbwaiter_drive::record::Record;
 use dumbwaiter_experiment::{Cell, CellResult, Failure};
 use dumbwaiter_measure::{
     ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, Unfinished,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::drive::Target;
+use crate::drive::worker;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_drive::Target;
-use dumbwaiter_drive::worker;
 use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::disk::disk_of;

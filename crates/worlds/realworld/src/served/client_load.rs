@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::drive::Usage;
 use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES, TaskId, TenantId};
-use dumbwaiter_drive::Usage;
 use dumbwaiter_experiment::{Cell, Control};
 use dumbwaiter_measure::{
     ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,

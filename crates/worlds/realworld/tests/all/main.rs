@@ -1,6 +1,8 @@
 //! Worlds on real files and loop devices, as a library's users call them.
 
+mod drive;
 mod engine;
+mod fit;
 mod kernel;
 mod served;
 
