@@ -472,7 +472,7 @@ fn ended(
     last: impl FnOnce() -> PyResult<()>,
 ) -> PyResult<ResultDocument> {
     let result = |mut document: Document| {
-        document.provenance.commit = dumbwaiter_version::commit();
+        document.provenance.commit = dumbwaiter::version::commit();
         ResultDocument::new(document)
     };
     let interrupted = |finished: Option<Document>| {

@@ -2,13 +2,13 @@
 
 use std::io::{BufWriter, Write};
 
+use crate::terminal::{evaluation_text, prediction_text};
 use anyhow::{Context, Result};
 use dumbwaiter_learn::Model;
 use dumbwaiter_learn::training::data::read_run;
 use dumbwaiter_learn::training::evaluate::{Named, Times, evaluate};
 use dumbwaiter_learn::training::predict::{Line, predict as predict_run};
 use dumbwaiter_learn::training::store;
-use dumbwaiter_terminal::{evaluation_text, prediction_text};
 
 use crate::args::{LearnEval, LearnPredict, LearnTimes};
 use crate::{Ended, output};

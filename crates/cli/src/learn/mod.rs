@@ -7,13 +7,13 @@ mod tag;
 #[cfg(feature = "train")]
 mod train;
 
+use crate::terminal::model_text;
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_learn::FeatureSet;
 use dumbwaiter_learn::training::data::DataSet;
 use dumbwaiter_learn::training::features::{FeatureRows, SkippedRun, columns, rows_by_run, write_npy};
 use dumbwaiter_learn::training::store;
 use dumbwaiter_learn::training::task::Task;
-use dumbwaiter_terminal::model_text;
 
 use crate::args::{Learn, LearnCommand, LearnFeatures, LearnImport, LearnShow, ModelInputs, RecordedRuns};
 use crate::{Ended, output};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::terminal::tags_text;
 use anyhow::Result;
 use dumbwaiter_learn::Tag;
 use dumbwaiter_pilot::layout_map;
-use dumbwaiter_terminal::tags_text;
 use serde_json::json;
 
 use crate::args::LearnTag;

@@ -8,7 +8,7 @@ use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
 use dumbwaiter_sweep::{Estimate, Finished, Plotted, Progress, Sweep};
 
-use crate::progress::{LINE_INTERVAL, REDRAW_INTERVAL};
+use crate::terminal::progress::{LINE_INTERVAL, REDRAW_INTERVAL};
 
 /// The outcome of a sweep into the folder `out`, in one line.
 pub fn finished_text(f: &Finished, out: &str) -> String {

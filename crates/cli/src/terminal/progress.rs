@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dumbwaiter_experiment::{Control, Step};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::signals::cancel_on_signal;
+use crate::terminal::signals::cancel_on_signal;
 
 /// Steps of the bar.
 const BAR_STEPS: u64 = 1000;

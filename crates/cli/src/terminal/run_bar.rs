@@ -10,7 +10,7 @@ use dumbwaiter_experiment::{Control, Step};
 use dumbwaiter_text::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::progress::{LINE_INTERVAL, REDRAW_INTERVAL};
+use crate::terminal::progress::{LINE_INTERVAL, REDRAW_INTERVAL};
 
 /// Steps of a bar of time.
 const TIME_STEPS: u32 = 100;

@@ -6,7 +6,7 @@ use std::path::Path;
 use dumbwaiter_text::check_distinct;
 use serde::Serialize;
 
-use crate::messages::print;
+use crate::terminal::messages::print;
 
 /// Version of JSON objects that have none of their own.
 const SCHEMA: u64 = 1;

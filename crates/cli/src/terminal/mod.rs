@@ -2,7 +2,6 @@
 //!
 //! A function `*_text` returns the text of a result and prints nothing. Comparisons, and results that also have a page, are in
 //! `dumbwaiter-report`.
-#![forbid(unsafe_code)]
 
 mod desktop;
 mod devices;

@@ -24,7 +24,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Prints a line on stderr, control characters escaped. A closed terminal ends no work.
 #[macro_export]
 macro_rules! tell {
-    ($($what:tt)*) => { $crate::tell_line(format_args!($($what)*)) };
+    ($($what:tt)*) => { $crate::terminal::tell_line(format_args!($($what)*)) };
 }
 
 /// See [`tell!`](crate::tell).

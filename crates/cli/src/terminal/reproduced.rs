@@ -6,8 +6,8 @@ use std::path::Path;
 use dumbwaiter_reproduce::Row;
 use dumbwaiter_reproduce::show::{self, Finished};
 
-use crate::outputs::{is_stdout, write_json};
-use crate::{print, style};
+use crate::terminal::outputs::{is_stdout, write_json};
+use crate::terminal::{print, style};
 
 /// Where the figures of a reproduction go.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,8 @@ use dumbwaiter_serve::{Top, TopView};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::live_screen::LiveScreen;
-use crate::messages::print;
+use crate::terminal::live_screen::LiveScreen;
+use crate::terminal::messages::print;
 
 /// How often signals are looked for where there is no screen.
 const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -6,8 +6,8 @@ use std::path::Path;
 use dumbwaiter_advise::Document;
 use dumbwaiter_report::{Format, document_text, write_html, write_parquet};
 
-use crate::messages::{print, screen};
-use crate::outputs::{check_files, check_folder, is_stdout, write_text};
+use crate::terminal::messages::{print, screen};
+use crate::terminal::outputs::{check_files, check_folder, is_stdout, write_text};
 
 /// Where a document goes.
 #[derive(Clone, Copy, Debug, Default)]
