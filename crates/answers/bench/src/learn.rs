@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_experiment::Failure;
-use dumbwaiter_learn::{Classifier, History, Kind, LatencyModel, Place, RequestVector, Tag, shipped};
+use dumbwaiter_learn::{Classifier, History, Kind, LatencyModel, Place, RequestVector, shipped};
 use dumbwaiter_report::{Align, Style, table};
 use serde::Serialize;
 
@@ -84,7 +84,7 @@ fn row(name: &str, rows: usize, mut group: impl FnMut()) -> Row {
 /// A history that changes from prediction to prediction, as it does between two completions.
 fn step(history: &mut History, index: usize) -> RequestVector {
     let op = if index.is_multiple_of(3) { Op::Write } else { Op::Read };
-    let request = RequestVector::new(op, 4096 << (index % 5), Tag::UNKNOWN);
+    let request = RequestVector::new(op, 4096 << (index % 5), IoTag::UNKNOWN);
     history.push(request, index as i64 * 977 - 300_000, Nanos(80_000 + 1_000 * (index as u64 % 64)));
     request
 }

@@ -9,6 +9,7 @@ mod context;
 mod errno;
 mod flush;
 pub mod hint;
+mod io_tag;
 pub mod layer;
 mod ledger;
 pub mod merge;
@@ -25,6 +26,7 @@ mod time;
 
 pub use context::Context;
 pub use errno::Errno;
+pub use io_tag::IoTag;
 pub use layer::{BlockLayer, Config, Fault, Finished, Part, Submitted, Switches};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};

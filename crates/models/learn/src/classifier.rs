@@ -169,25 +169,26 @@ mod tests {
     use dumbwaiter_block::{Nanos, Op};
 
     use super::*;
-    use crate::{RequestVector, Tag, shipped};
+    use crate::{RequestVector, shipped};
+    use dumbwaiter_block::IoTag;
 
     #[test]
     fn requests_without_a_tag_count_as_data_of_the_usual_file_where_that_is_asked_for() {
         let classifier = shipped::model("classifier").unwrap().unwrap().classifier().unwrap();
         let filling = classifier.clone().filling_tags();
-        let posterior = |classifier: &Classifier, tag: Tag| {
+        let posterior = |classifier: &Classifier, tag: IoTag| {
             let mut history = History::new();
             for i in 0..16i64 {
                 // One journal write among reads.
-                let (op, tag) = if i == 5 { (Op::Write, Tag::JOURNAL) } else { (Op::Read, tag) };
+                let (op, tag) = if i == 5 { (Op::Write, IoTag::JOURNAL) } else { (Op::Read, tag) };
                 history.push(RequestVector::new(op, 4096, tag), 7919 * (i - 8), Nanos::from_us(100));
             }
             classifier.posterior(&history).unwrap()
         };
-        let usual = Tag::of_file_size(64 << 20);
-        assert_eq!(posterior(&filling, Tag::UNKNOWN), posterior(&classifier, usual));
-        assert_eq!(posterior(&filling, Tag::FILE_4KB), posterior(&classifier, Tag::FILE_4KB), "a known tag stays");
-        assert_ne!(posterior(&classifier, Tag::UNKNOWN), posterior(&classifier, usual));
+        let usual = IoTag::of_file_size(64 << 20);
+        assert_eq!(posterior(&filling, IoTag::UNKNOWN), posterior(&classifier, usual));
+        assert_eq!(posterior(&filling, IoTag::FILE_4KB), posterior(&classifier, IoTag::FILE_4KB), "a known tag stays");
+        assert_ne!(posterior(&classifier, IoTag::UNKNOWN), posterior(&classifier, usual));
         assert_eq!(usual_size(&[0.0; 112]), None);
     }
 }

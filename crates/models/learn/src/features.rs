@@ -3,9 +3,9 @@
 //! The definition of each set is a text, and a model file carries the text's checksum, so that a model made for other
 //! features is refused.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 
-use crate::{RequestRecord, Tag};
+use crate::RequestRecord;
 
 /// Completed requests in the history of a model.
 pub const HISTORY: usize = 16;
@@ -27,17 +27,17 @@ pub struct RequestVector(pub [f32; VECTOR]);
 
 impl RequestVector {
     /// The numbers of a request.
-    pub fn new(op: Op, bytes: u32, tag: Tag) -> RequestVector {
+    pub fn new(op: Op, bytes: u32, tag: IoTag) -> RequestVector {
         let code = tag.code();
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
-        let is_data = code >= Tag::FILE_4KB.code();
+        let is_data = code >= IoTag::FILE_4KB.code();
         RequestVector([
             flag(op == Op::Write),
             libm::log2f(bytes.max(512) as f32) / 20.0,
-            flag((Tag::META.code()..=Tag::DATA_DIR.code()).contains(&code)),
-            flag(tag == Tag::JOURNAL),
-            flag(tag == Tag::INODE || tag == Tag::DATA_DIR),
-            if is_data { f32::from(code - Tag::JOURNAL.code()) / SIZE_CLASSES } else { 0.0 },
+            flag((IoTag::META.code()..=IoTag::DATA_DIR.code()).contains(&code)),
+            flag(tag == IoTag::JOURNAL),
+            flag(tag == IoTag::INODE || tag == IoTag::DATA_DIR),
+            if is_data { f32::from(code - IoTag::JOURNAL.code()) / SIZE_CLASSES } else { 0.0 },
         ])
     }
 

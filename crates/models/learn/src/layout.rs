@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tag::Tag;
+use dumbwaiter_block::IoTag;
 
 /// The journal's inode.
 const JOURNAL_INODE: u64 = 8;
@@ -35,7 +35,7 @@ pub enum LayoutError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// The same for the life of the file system, or a block of a file's own metadata.
-    Fixed(Tag),
+    Fixed(IoTag),
     /// Data of an inode.
     Data(u64),
 }
@@ -103,7 +103,7 @@ impl LayoutMap {
                 let found = stretch(rest).filter(|(_, end)| *end <= blocks);
                 let refused = || LayoutError::Line { program: "dumpe2fs", line: line.trim().to_owned() };
                 let (first, end) = found.ok_or_else(refused)?;
-                map.set(first, end, Owner::Fixed(Tag::from_code(code).unwrap_or_default()))?;
+                map.set(first, end, Owner::Fixed(IoTag::from_code(code).unwrap_or_default()))?;
             }
         }
         Ok(map)
@@ -136,7 +136,7 @@ impl LayoutMap {
             } else if let Some(rest) = line.strip_prefix("File ACL: ") {
                 let block: u64 = rest.split_whitespace().next().and_then(|w| w.parse().ok()).ok_or_else(refused)?;
                 if block > 0 && block < self.blocks {
-                    self.set(block, block + 1, Owner::Fixed(Tag::XATTR))?;
+                    self.set(block, block + 1, Owner::Fixed(IoTag::XATTR))?;
                 }
             } else if !line.starts_with('(') {
                 in_extents &= line.trim().is_empty();
@@ -150,9 +150,9 @@ impl LayoutMap {
         let (logical, physical) = text.strip_prefix('(')?.split_once("):")?;
         let (first, end) = stretch(physical).filter(|(_, end)| *end <= self.blocks)?;
         let owner = match logical {
-            _ if inode == JOURNAL_INODE => Owner::Fixed(Tag::JOURNAL),
-            _ if logical.starts_with("ETB") => Owner::Fixed(Tag::EXTENT),
-            "IND" | "DIND" | "TIND" => Owner::Fixed(Tag::INDIRECT),
+            _ if inode == JOURNAL_INODE => Owner::Fixed(IoTag::JOURNAL),
+            _ if logical.starts_with("ETB") => Owner::Fixed(IoTag::EXTENT),
+            "IND" | "DIND" | "TIND" => Owner::Fixed(IoTag::INDIRECT),
             _ => Owner::Data(inode),
         };
         Some(self.set(first, end, owner))
@@ -178,7 +178,7 @@ impl LayoutMap {
             let known = self.inodes.entry(inode).or_default();
             known.bytes = known.bytes.max(grown);
         }
-        let owner = if data || directory { Owner::Data(inode) } else { Owner::Fixed(Tag::EXTENT) };
+        let owner = if data || directory { Owner::Data(inode) } else { Owner::Fixed(IoTag::EXTENT) };
         if physical >= end { Ok(()) } else { self.set(physical, end, owner) }
     }
 
@@ -195,23 +195,23 @@ impl LayoutMap {
     }
 
     /// The tag of the request that begins at a sector of the file system (512 bytes).
-    pub fn tag(&self, sector: u64) -> Tag {
+    pub fn tag(&self, sector: u64) -> IoTag {
         let block = sector / (self.block_bytes / SECTOR_BYTES);
         let before = self.stretches.range(..=block).next_back();
         match before.filter(|(_, (end, _))| block < *end).map(|(_, (_, owner))| *owner) {
-            None => Tag::UNKNOWN,
+            None => IoTag::UNKNOWN,
             Some(Owner::Fixed(tag)) => tag,
             Some(Owner::Data(inode)) => match self.inodes.get(&inode) {
-                None => Tag::UNKNOWN,
-                Some(Inode { directory: true, .. }) => Tag::DATA_DIR,
-                Some(Inode { bytes, .. }) => Tag::of_file_size(*bytes),
+                None => IoTag::UNKNOWN,
+                Some(Inode { directory: true, .. }) => IoTag::DATA_DIR,
+                Some(Inode { bytes, .. }) => IoTag::of_file_size(*bytes),
             },
         }
     }
 
     /// Blocks by tag, for a summary; those that hold nothing known are `UNKNOWN`.
-    pub fn blocks_by_tag(&self) -> [u64; Tag::COUNT] {
-        let mut counts = [0; Tag::COUNT];
+    pub fn blocks_by_tag(&self) -> [u64; IoTag::COUNT] {
+        let mut counts = [0; IoTag::COUNT];
         for (first, (end, _)) in &self.stretches {
             let sector = first * (self.block_bytes / SECTOR_BYTES);
             counts[usize::from(self.tag(sector).code())] += end - first;
@@ -290,7 +290,7 @@ mod tests {
         let size = "FILE_64KB";
         assert_eq!(found, ["JOURNAL", "JOURNAL", "UNKNOWN", "EXTENT", size, size, "DATA_DIR", "XATTR", "UNKNOWN"]);
         assert_eq!(map.blocks_by_tag().iter().sum::<u64>(), 65_536);
-        assert_eq!(map.tag(u64::MAX), Tag::UNKNOWN);
+        assert_eq!(map.tag(u64::MAX), IoTag::UNKNOWN);
     }
 
     #[test]
@@ -333,9 +333,9 @@ mod tests {
             for (block, owner) in owners.iter().enumerate() {
                 let tag = map.tag(8 * block as u64);
                 let expected = match owner {
-                    0 => tag == Tag::UNKNOWN,
-                    even if even % 2 == 0 => tag == Tag::DATA_DIR,
-                    _ => tag >= Tag::FILE_4KB,
+                    0 => tag == IoTag::UNKNOWN,
+                    even if even % 2 == 0 => tag == IoTag::DATA_DIR,
+                    _ => tag >= IoTag::FILE_4KB,
                 };
                 prop_assert!(expected, "{block}: {owner} {}", tag.name());
             }

@@ -20,7 +20,6 @@ mod network;
 mod record;
 pub mod rotation;
 pub mod shipped;
-mod tag;
 pub mod training;
 mod trees;
 
@@ -35,5 +34,4 @@ pub use model::{About, Device, Kind, Model, OutputKind, Training, Weights};
 pub use network::Network;
 pub use record::RequestRecord;
 pub use rotation::{Rotation, Spindle};
-pub use tag::Tag;
 pub use trees::{LEAF, Node, Trees};

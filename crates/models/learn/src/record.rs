@@ -1,8 +1,6 @@
 //! One finished request, the unit of everything that is learned.
 
-use dumbwaiter_block::{Nanos, Op};
-
-use crate::Tag;
+use dumbwaiter_block::{IoTag, Nanos, Op};
 
 /// A finished request. All times are of one monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +18,7 @@ pub struct RequestRecord {
     /// Length in bytes.
     pub bytes: u32,
     /// The kind of data in the file system.
-    pub tag: Tag,
+    pub tag: IoTag,
     /// Requests in the device when it was issued, without itself.
     pub depth: u32,
 }

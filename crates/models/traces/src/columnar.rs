@@ -24,8 +24,7 @@
 
 use std::io::Write;
 
-use dumbwaiter_block::{Flags, Nanos, Op};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
 
 use super::error::Error;
 use super::input::Input;
@@ -303,7 +302,7 @@ impl Columnar {
         let flags = Flags(marks as u16);
         let tag = match marks >> 16 {
             0 => None,
-            tag => Some(Tag::from_code(u8::try_from(tag - 1).ok()?)?),
+            tag => Some(IoTag::from_code(u8::try_from(tag - 1).ok()?)?),
         };
         let time = Nanos(self.last.time.0.wrapping_add(self.varint(TIME)?));
         let jump = self.varint(SECTOR)?;

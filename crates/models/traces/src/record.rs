@@ -1,7 +1,6 @@
 //! Records of a trace, and the events that readers turn into records.
 
-use dumbwaiter_block::{Flags, Nanos, Op};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub struct Record {
     /// The operation.
     pub op: Op,
     /// The kind of its data in the file system, if the trace says it.
-    pub tag: Option<Tag>,
+    pub tag: Option<IoTag>,
 }
 
 /// Added to the numbers of names, so that they differ from numbers of the trace.

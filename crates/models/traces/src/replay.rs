@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{IoTag, Nanos, Op};
 
 use super::blkparse::{NO_DATA, NO_SECTOR};
 use super::error::Error;
@@ -411,7 +410,7 @@ impl Replay {
                     let task = self.tasks.number(record.task);
                     let (op, flags) = (record.op, record.flags);
                     // A caller's hint: schedulers that learn see it, and requests of different tags do not merge.
-                    let stream = record.tag.map_or(0, Tag::stream);
+                    let stream = record.tag.map_or(0, IoTag::stream);
                     self.changed.add(CUT, u64::from(sectors < record.sectors));
                     return Some((record.time, Want { op, sector, sectors, flags, ioprio: None, stream, task }));
                 }

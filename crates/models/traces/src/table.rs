@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{Flags, IoTag, Nanos, Op, SECTOR_BYTES};
 
 use super::columns::{Column, Columns, OpStyle};
 use super::number;
@@ -276,10 +275,10 @@ fn measured(text: &[u8], unit: u64) -> Result<Option<Nanos>, ()> {
 }
 
 /// An I/O tag; empty or `-` where there is none.
-fn tag(text: &[u8]) -> Result<Option<Tag>, ()> {
+fn tag(text: &[u8]) -> Result<Option<IoTag>, ()> {
     match text {
         b"" | b"-" => Ok(None),
-        _ => std::str::from_utf8(text).ok().and_then(Tag::parse).map(Some).ok_or(()),
+        _ => std::str::from_utf8(text).ok().and_then(IoTag::parse).map(Some).ok_or(()),
     }
 }
 

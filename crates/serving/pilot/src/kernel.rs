@@ -5,9 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dumbwaiter_block::{Nanos, SECTOR_BYTES};
+use dumbwaiter_block::{IoTag, Nanos, SECTOR_BYTES};
 use dumbwaiter_controllers::switching::{Kind, Work};
-use dumbwaiter_learn::Tag;
 use dumbwaiter_linux::claim::{Claim, Values};
 use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::file::{names, read, read_some, write};
@@ -206,9 +205,10 @@ impl Port for KernelPort {
         lost
     }
 
-    fn tag(&self, event: &LiveEvent) -> Tag {
-        let known = self.layout.as_ref().and_then(|layout| layout.tag(event.sector)).filter(|tag| *tag != Tag::UNKNOWN);
-        known.unwrap_or(if event.meta { Tag::META } else { Tag::UNKNOWN })
+    fn tag(&self, event: &LiveEvent) -> IoTag {
+        let known =
+            self.layout.as_ref().and_then(|layout| layout.tag(event.sector)).filter(|tag| *tag != IoTag::UNKNOWN);
+        known.unwrap_or(if event.meta { IoTag::META } else { IoTag::UNKNOWN })
     }
 
     fn tags_from(&self) -> Option<String> {

@@ -2,10 +2,10 @@
 
 use std::thread::JoinHandle;
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::drift::{Reason, Verdict};
 use dumbwaiter_learn::training::drift::{Challenger, DriftStep, ModelWatch, Notice, Tracker};
-use dumbwaiter_learn::{Model, RequestRecord, Tag};
+use dumbwaiter_learn::{Model, RequestRecord};
 use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ impl LatencyWatch {
         self.tracker.gap();
     }
 
-    pub(crate) fn event(&mut self, event: &LiveEvent, tag: Tag) {
+    pub(crate) fn event(&mut self, event: &LiveEvent, tag: IoTag) {
         if !matches!(event.op, Op::Read | Op::Write) {
             return;
         }
@@ -148,7 +148,7 @@ mod tests {
         for (kind, after) in [(LiveKind::Issue, 50_000), (LiveKind::Complete, ns)] {
             *at_ns += after;
             let event = LiveEvent { at_ns: *at_ns, kind, pid: 1, op, meta: false, sector, sectors };
-            watch.event(&event, Tag::UNKNOWN);
+            watch.event(&event, IoTag::UNKNOWN);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::IoTag;
 use dumbwaiter_learn::layout::LayoutMap;
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::filesystem::{Volume, volume_of};
@@ -143,7 +143,7 @@ impl LiveLayout {
     }
 
     /// The tag of a request that begins at this sector of the disk; `None` where the layout is not known.
-    pub(crate) fn tag(&self, sector: u64) -> Option<Tag> {
+    pub(crate) fn tag(&self, sector: u64) -> Option<IoTag> {
         let State::Known { followed, map } = &self.state else { return None };
         sector.checked_sub(followed.volume.first_sector).map(|sector| map.tag(sector))
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_learn::{Classifier, History, IssueOrder, Posterior, RequestRecord, Tag, shipped};
+use dumbwaiter_block::{IoTag, Nanos, Op};
+use dumbwaiter_learn::{Classifier, History, IssueOrder, Posterior, RequestRecord, shipped};
 use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 
 use crate::Error;
@@ -84,7 +84,7 @@ impl LoadClassifier {
         (self.completions, self.windows) = (0, Vec::with_capacity(WINDOWS_MAX));
     }
 
-    pub(crate) fn event(&mut self, event: &LiveEvent, tag: Tag) {
+    pub(crate) fn event(&mut self, event: &LiveEvent, tag: IoTag) {
         let write = event.op == Op::Write;
         if !write && event.op != Op::Read {
             return;
@@ -146,7 +146,7 @@ mod tests {
             for (kind, at_ns) in [(LiveKind::Issue, i * 200_000), (LiveKind::Complete, i * 200_000 + 100_000)] {
                 let sector = sector(i);
                 let event = LiveEvent { at_ns, kind, pid: 1, op: Op::Read, meta: false, sector, sectors: 8 };
-                load.event(&event, Tag::UNKNOWN);
+                load.event(&event, IoTag::UNKNOWN);
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Access of a pilot to a disk. The kernel is one implementation; tests and replays have others.
 
-use dumbwaiter_block::Nanos;
+use dumbwaiter_block::{IoTag, Nanos};
 use dumbwaiter_controllers::switching::{Kind, Work};
-use dumbwaiter_learn::Tag;
 use dumbwaiter_linux::recording::LiveEvent;
 
 pub use dumbwaiter_linux::claim::Values;
@@ -108,8 +107,8 @@ pub trait Port {
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault>;
 
     /// What a request reads or writes. Without a layout of the file system, only the kernel's flags tell.
-    fn tag(&self, event: &LiveEvent) -> Tag {
-        if event.meta { Tag::META } else { Tag::UNKNOWN }
+    fn tag(&self, event: &LiveEvent) -> IoTag {
+        if event.meta { IoTag::META } else { IoTag::UNKNOWN }
     }
 
     /// Where tags come from, in words; `None` where they come from the kernel's flags, as by default.

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
 use dumbwaiter_controllers::switching::{Kind, Work};
-use dumbwaiter_learn::Tag;
 use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use dumbwaiter_traces::{Record, TraceReader};
 use serde::Serialize;
@@ -65,7 +64,7 @@ struct ReplayPort {
     /// Not read yet, in order of time.
     events: Vec<LiveEvent>,
     /// What the trace says of requests whose events were not read before the last call: by time, sector and whether it is a write.
-    tags: BTreeMap<(u64, u64, bool), Tag>,
+    tags: BTreeMap<(u64, u64, bool), IoTag>,
     /// When that call was.
     read_at: Nanos,
 }
@@ -138,9 +137,9 @@ impl Port for ReplayPort {
 
     fn watch(&mut self, _on: bool) {}
 
-    fn tag(&self, event: &LiveEvent) -> Tag {
+    fn tag(&self, event: &LiveEvent) -> IoTag {
         let said = self.tags.get(&(event.at_ns, event.sector, event.op == Op::Write)).copied();
-        said.unwrap_or(if event.meta { Tag::META } else { Tag::UNKNOWN })
+        said.unwrap_or(if event.meta { IoTag::META } else { IoTag::UNKNOWN })
     }
 
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault> {
@@ -215,17 +214,18 @@ mod tests {
             latency: Some(Nanos::from_us(500)),
             ..Record::new(Op::Read, sector, 8)
         };
-        port.add(&Record { tag: Some(Tag::JOURNAL), ..at(0, 0) });
+        port.add(&Record { tag: Some(IoTag::JOURNAL), ..at(0, 0) });
         port.add(&Record { flags: Flags::META, ..at(10, 8) });
         port.add(&at(20, 16));
-        port.add(&Record { tag: Some(Tag::FILE_4KB), ..at(30, 0) });
+        port.add(&Record { tag: Some(IoTag::FILE_4KB), ..at(30, 0) });
         let mut read = |now: u64| {
             let mut events = Vec::new();
             port.events(Nanos::from_us(now), &mut events).unwrap();
             let told = events.iter().filter(|event| event.kind != LiveKind::Arrive);
             (told.map(|event| (event.kind, port.tag(event))).collect::<Vec<_>>(), port.tags.len())
         };
-        let issued = [Tag::JOURNAL, Tag::META, Tag::UNKNOWN, Tag::FILE_4KB].map(|tag| (LiveKind::Issue, tag)).to_vec();
+        let issued =
+            [IoTag::JOURNAL, IoTag::META, IoTag::UNKNOWN, IoTag::FILE_4KB].map(|tag| (LiveKind::Issue, tag)).to_vec();
         assert_eq!(read(100), (issued.clone(), 4));
         let complete: Vec<_> = issued.iter().map(|(_, tag)| (LiveKind::Complete, *tag)).collect();
         assert_eq!(read(1000), (complete, 2));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_learn::{Classifier, HISTORY, History, Posterior, RequestVector, Tag};
+use dumbwaiter_block::{IoTag, Nanos, Op};
+use dumbwaiter_learn::{Classifier, HISTORY, History, Posterior, RequestVector};
 
 /// Completions between two windows of the classifier.
 const STRIDE: usize = 4;
@@ -24,7 +24,7 @@ pub struct Completion {
     /// Time in the device.
     pub latency: Nanos,
     /// The kind of data in the file system.
-    pub tag: Tag,
+    pub tag: IoTag,
 }
 
 /// The last completions of a device under one scheduler. One completion costs a copy; networks run only when it is read.
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn completion(delta: i64) -> Completion {
-        Completion { op: Op::Read, bytes: 65_536, delta, latency: Nanos::from_us(100), tag: Tag::UNKNOWN }
+        Completion { op: Op::Read, bytes: 65_536, delta, latency: Nanos::from_us(100), tag: IoTag::UNKNOWN }
     }
 
     #[test]

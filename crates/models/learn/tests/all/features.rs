@@ -1,8 +1,8 @@
 //! What models get.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::{
-    FeatureSet, HISTORY, History, IssueOrder, MAX_INPUTS, Place, Regions, RequestVector, Rotation, Spindle, Tag,
+    FeatureSet, HISTORY, History, IssueOrder, MAX_INPUTS, Place, Regions, RequestVector, Rotation, Spindle,
     latency_row, signed_log2,
 };
 use proptest::prelude::*;
@@ -17,25 +17,25 @@ fn close(a: &[f32], b: &[f32]) {
 #[test]
 fn the_six_numbers_of_a_request() {
     // log2(4096) / 20 = 0.6; FILE_64MB is code 20, (20 - 12) / 11.
-    let data = RequestVector::new(Op::Read, 4096, Tag::from_code(20).unwrap());
+    let data = RequestVector::new(Op::Read, 4096, IoTag::from_code(20).unwrap());
     close(&data.0, &[0.0, 0.6, 0.0, 0.0, 0.0, 8.0 / 11.0]);
-    let journal = RequestVector::new(Op::Write, 1 << 20, Tag::JOURNAL);
+    let journal = RequestVector::new(Op::Write, 1 << 20, IoTag::JOURNAL);
     close(&journal.0, &[1.0, 1.0, 0.0, 1.0, 0.0, 0.0]);
-    let inode = RequestVector::new(Op::Read, 0, Tag::INODE);
+    let inode = RequestVector::new(Op::Read, 0, IoTag::INODE);
     close(&inode.0, &[0.0, 0.45, 1.0, 0.0, 1.0, 0.0]);
-    let unknown = RequestVector::new(Op::Read, 512, Tag::UNKNOWN);
+    let unknown = RequestVector::new(Op::Read, 512, IoTag::UNKNOWN);
     close(&unknown.0, &[0.0, 0.45, 0.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
 fn a_file_size_class_is_the_smallest_that_fits() {
-    assert_eq!(Tag::of_file_size(0).name(), "FILE_4KB");
-    assert_eq!(Tag::of_file_size(4096).name(), "FILE_4KB");
-    assert_eq!(Tag::of_file_size(4097).name(), "FILE_16KB");
-    assert_eq!(Tag::of_file_size(1 << 30).name(), "FILE_1GB");
-    assert_eq!(Tag::of_file_size((1 << 30) + 1).name(), "FILE_BULK");
-    assert_eq!(Tag::from_rwbs("WSM"), Tag::META);
-    assert_eq!(Tag::from_code(24), None);
+    assert_eq!(IoTag::of_file_size(0).name(), "FILE_4KB");
+    assert_eq!(IoTag::of_file_size(4096).name(), "FILE_4KB");
+    assert_eq!(IoTag::of_file_size(4097).name(), "FILE_16KB");
+    assert_eq!(IoTag::of_file_size(1 << 30).name(), "FILE_1GB");
+    assert_eq!(IoTag::of_file_size((1 << 30) + 1).name(), "FILE_BULK");
+    assert_eq!(IoTag::from_rwbs("WSM"), IoTag::META);
+    assert_eq!(IoTag::from_code(24), None);
 }
 
 #[test]
@@ -119,12 +119,12 @@ proptest! {
         let mut history = History::new();
         for &(write, bytes, tag, delta, ns) in &requests {
             let op = if write { Op::Write } else { Op::Read };
-            history.push(RequestVector::new(op, bytes, Tag::from_code(tag).unwrap()), delta, Nanos(ns));
+            history.push(RequestVector::new(op, bytes, IoTag::from_code(tag).unwrap()), delta, Nanos(ns));
         }
         let mut row = [0.0; MAX_INPUTS];
         let place = Place { gap, angle: [0.6, 0.8], position: 0.5, region: 0.0, depth };
         for set in [FeatureSet::Unordered, FeatureSet::UnorderedWithMean, FeatureSet::Positioned] {
-            let vector = RequestVector::new(Op::Read, 4096, Tag::UNKNOWN);
+            let vector = RequestVector::new(Op::Read, 4096, IoTag::UNKNOWN);
             prop_assert!(latency_row(set, &vector, &place, &history, &mut row).is_some());
             prop_assert!(row[..set.inputs()].iter().all(|x| x.is_finite() && x.abs() < 10.0));
         }

@@ -1,9 +1,9 @@
 //! One pass through a network.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::{
     Classifier, Dense, FeatureSet, History, LatencyModel, LayerWeights, Network, OutputKind, Place, RequestVector,
-    Scaling, Tag,
+    Scaling,
 };
 use dumbwaiter_testkit::allocations::allocations;
 
@@ -89,7 +89,7 @@ fn what_is_no_number_gives_a_number() {
 
 fn warm(history: &mut History) {
     for index in 0..20u64 {
-        let vector = RequestVector::new(Op::Read, 4096 << (index % 4), Tag::UNKNOWN);
+        let vector = RequestVector::new(Op::Read, 4096 << (index % 4), IoTag::UNKNOWN);
         history.push(vector, index as i64 * 100, Nanos::from_us(80 + index));
     }
 }
@@ -106,7 +106,7 @@ fn latency_model(features: FeatureSet) -> LatencyModel {
 fn a_cold_prediction_says_so_and_uses_the_training_sets_history() {
     let model = latency_model(FeatureSet::Unordered);
     let mut history = History::new();
-    let request = RequestVector::new(Op::Read, 4096, Tag::UNKNOWN);
+    let request = RequestVector::new(Op::Read, 4096, IoTag::UNKNOWN);
     let cold = model.predict(&model.moment(&history), &request, &Place::default());
     assert!(cold.cold);
     warm(&mut history);
@@ -118,7 +118,7 @@ fn a_cold_prediction_says_so_and_uses_the_training_sets_history() {
 fn only_a_position_aware_model_looks_at_the_place() {
     let mut history = History::new();
     warm(&mut history);
-    let request = RequestVector::new(Op::Read, 4096, Tag::UNKNOWN);
+    let request = RequestVector::new(Op::Read, 4096, IoTag::UNKNOWN);
     let far = Place { gap: 1 << 30, angle: [0.6, 0.8], position: 0.9, region: 1.0, depth: 30 };
     for (features, differs) in [(FeatureSet::Unordered, false), (FeatureSet::Positioned, true)] {
         let model = latency_model(features);
@@ -137,7 +137,7 @@ fn predictions_allocate_nothing() {
     let classifier = Classifier::new(Network::Dense(net), FeatureSet::Window, classes, 1.0).unwrap();
     let mut history = History::new();
     warm(&mut history);
-    let request = RequestVector::new(Op::Read, 4096, Tag::UNKNOWN);
+    let request = RequestVector::new(Op::Read, 4096, IoTag::UNKNOWN);
     let before = allocations();
     for _ in 0..100 {
         history.push(request, 5, Nanos::from_us(90));

@@ -10,13 +10,13 @@ mod settings;
 use std::sync::Arc;
 
 use dumbwaiter_block::{
-    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle, Setup,
-    State, Traits, Tunable,
+    Context, Event, Handover, Io, IoTag, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle,
+    Setup, State, Traits, Tunable,
 };
 use dumbwaiter_controllers::switching::{
     Arrival, By, Completion, Decision, Goal, Kind, Policy, Prior, Reason, ScoreTable, Settings, Tick, Work,
 };
-use dumbwaiter_learn::{Classifier, IssueOrder, Tag};
+use dumbwaiter_learn::{Classifier, IssueOrder};
 
 pub use settings::TUNABLES;
 
@@ -205,7 +205,7 @@ impl Own {
                 bytes: request.bytes().min(u64::from(u32::MAX)) as u32,
                 delta: self.deltas.get(id.index()).copied().unwrap_or(0),
                 latency: ctx.now.since(request.issue),
-                tag: Tag::of_io(&request.io),
+                tag: IoTag::of_io(&request.io),
             });
         }
         let work = Work { ios: 1, bytes: request.bytes(), latency: ctx.now.since(request.submit) };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_block::{Nanos, Op, Request};
+use dumbwaiter_block::{IoTag, Nanos, Op, Request};
 use dumbwaiter_learn::{History, IssueOrder, LatencyModel, Model as File, ModelError, Moment, Place, Regions};
-use dumbwaiter_learn::{RequestVector, Rotation, Spindle, Tag};
+use dumbwaiter_learn::{RequestVector, Rotation, Spindle};
 
 use super::predictor::{Dispatch, Model};
 
@@ -47,7 +47,7 @@ impl LearnedModel {
 
 fn vector_of(request: &Request) -> RequestVector {
     let bytes = request.bytes().min(u64::from(u32::MAX)) as u32;
-    RequestVector::new(request.io.op, bytes, Tag::of_io(&request.io))
+    RequestVector::new(request.io.op, bytes, IoTag::of_io(&request.io))
 }
 
 impl Model for LearnedModel {

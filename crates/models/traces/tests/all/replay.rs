@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Flags, Io, Nanos, Op};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{Flags, Io, IoTag, Nanos, Op};
 use dumbwaiter_traces::{
     Fit, Format, Known, Options, Record, Replay, ReplayMode, ReplayOptions, StatusHandle, TraceWriter, open,
 };
@@ -42,20 +41,20 @@ fn a_replayed_request_has_the_tag_of_its_record() {
         let replay = Replay::open(&[&path], &Options::default(), &options(ReplayMode::Open { speed: 1.0 }), None);
         let mut told = Vec::new();
         run(replay.unwrap(), |_, want, _| {
-            told.push(Tag::of_io(&Io { stream: want.stream, flags: want.flags, ..Io::default() }));
+            told.push(IoTag::of_io(&Io { stream: want.stream, flags: want.flags, ..Io::default() }));
         });
         told
     };
     // 24 is no tag: that line is left out.
-    assert_eq!(told(), [Tag::JOURNAL, Tag::FILE_4KB, Tag::UNKNOWN, Tag::UNKNOWN]);
+    assert_eq!(told(), [IoTag::JOURNAL, IoTag::FILE_4KB, IoTag::UNKNOWN, IoTag::UNKNOWN]);
     // What the kernel marked as metadata is that, if nothing else is said.
     let marked = Record { flags: Flags::META, ..at(0, 0, 1) };
-    let said = Record { tag: Some(Tag::JOURNAL), ..marked };
+    let said = Record { tag: Some(IoTag::JOURNAL), ..marked };
     let mut told = Vec::new();
     run(replay(&[marked, said], &options(ReplayMode::Open { speed: 1.0 })), |_, want, _| {
-        told.push(Tag::of_io(&Io { stream: want.stream, flags: want.flags, ..Io::default() }));
+        told.push(IoTag::of_io(&Io { stream: want.stream, flags: want.flags, ..Io::default() }));
     });
-    assert_eq!(told, [Tag::META, Tag::JOURNAL]);
+    assert_eq!(told, [IoTag::META, IoTag::JOURNAL]);
 }
 
 /// Runs against a device that serves requests in order in 100 µs each; returns the issued requests with their times.

@@ -1,7 +1,6 @@
 //! Written records are read back as far as the format can express them.
 
-use dumbwaiter_block::{Flags, Nanos, Op};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
 use dumbwaiter_traces::{Columns, Format, Known, Options, Record, TraceWriter, Written, convert, open};
 use proptest::prelude::*;
 
@@ -42,7 +41,7 @@ fn records(ops: &'static [Op]) -> impl Strategy<Value = Vec<Record>> {
                     r.flags = r.flags.with(flag);
                 }
             }
-            r.tag = Tag::from_code(marks >> 3);
+            r.tag = IoTag::from_code(marks >> 3);
             if op == Op::Flush {
                 (r.sector, r.sectors, r.latency, r.wait) = (0, 0, None, None);
                 r.flags = r.flags.without(Flags::PREFLUSH);

@@ -191,7 +191,7 @@ fn cpu_time_of_watching() {
 fn the_layout_map_names_the_blocks_of_a_real_file_system() {
     use std::os::unix::fs::{FileExt, MetadataExt};
 
-    use dumbwaiter_learn::Tag;
+    use dumbwaiter_block::IoTag;
 
     let Some(device) = LoopDevice::new(Path::new("/dev/shm"), 64 * MIB) else { return };
     if let Err(error) = dumbwaiter_linux::filesystem::make_ext4(device.path()) {
@@ -206,9 +206,9 @@ fn the_layout_map_names_the_blocks_of_a_real_file_system() {
     assert!(Command::new("sync").arg("-f").arg(&path).status().unwrap().success());
     let map = dumbwaiter_pilot::layout_map(device.path(), Some(mounted.dir())).unwrap();
     let counts = map.blocks_by_tag();
-    let of = |tag: Tag| counts[usize::from(tag.code())] * map.block_bytes();
-    assert!(of(Tag::JOURNAL) >= MIB && of(Tag::INODE) > 0 && of(Tag::DATA_DIR) > 0, "{counts:?}");
-    assert!(of(Tag::of_file_size(100_000)) >= 100_000, "{counts:?}");
+    let of = |tag: IoTag| counts[usize::from(tag.code())] * map.block_bytes();
+    assert!(of(IoTag::JOURNAL) >= MIB && of(IoTag::INODE) > 0 && of(IoTag::DATA_DIR) > 0, "{counts:?}");
+    assert!(of(IoTag::of_file_size(100_000)) >= 100_000, "{counts:?}");
     // The file's bytes are where the map says.
     let raw = std::fs::File::open(device.path()).unwrap();
     let mut sector = [0u8; 512];
@@ -216,12 +216,12 @@ fn the_layout_map_names_the_blocks_of_a_real_file_system() {
         raw.read_exact_at(&mut sector, at * 512).unwrap();
         sector == [0xa5; 512]
     });
-    assert_eq!(map.tag(found.unwrap()), Tag::of_file_size(file.metadata().unwrap().size()));
+    assert_eq!(map.tag(found.unwrap()), IoTag::of_file_size(file.metadata().unwrap().size()));
 }
 
 #[test]
 fn with_a_layout_the_pilot_tags_requests_of_files_that_did_not_exist_when_it_began() {
-    use dumbwaiter_learn::Tag;
+    use dumbwaiter_block::IoTag;
     use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
     use dumbwaiter_pilot::KernelPort;
     use dumbwaiter_pilot::port::Port;
@@ -251,10 +251,10 @@ fn with_a_layout_the_pilot_tags_requests_of_files_that_did_not_exist_when_it_beg
     port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
     port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
     let writes = events.iter().filter(|event| event.kind == LiveKind::Issue && event.op == dumbwaiter_block::Op::Write);
-    let tags: Vec<Tag> = writes.map(|event| port.tag(event)).collect();
-    let count = |tag: Tag| tags.iter().filter(|found| **found == tag).count();
-    assert!(count(Tag::of_file_size(3000)) > 0 && count(Tag::of_file_size(3 << 20)) > 0, "{tags:?}");
-    assert!(count(Tag::JOURNAL) > 0, "{tags:?}");
+    let tags: Vec<IoTag> = writes.map(|event| port.tag(event)).collect();
+    let count = |tag: IoTag| tags.iter().filter(|found| **found == tag).count();
+    assert!(count(IoTag::of_file_size(3000)) > 0 && count(IoTag::of_file_size(3 << 20)) > 0, "{tags:?}");
+    assert!(count(IoTag::JOURNAL) > 0, "{tags:?}");
     drop(mounted);
     port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
     assert!(port.tags_from().unwrap().contains("the kernel's flags"), "{:?}", port.tags_from());

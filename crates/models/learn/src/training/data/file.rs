@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use crate::{RequestRecord, Tag};
-use dumbwaiter_block::{Nanos, Op};
+use crate::RequestRecord;
+use dumbwaiter_block::{IoTag, Nanos, Op};
 
 use super::{Run, Segment};
 use crate::training::Error;
@@ -75,10 +75,10 @@ impl Columns {
         let tag = match (self.tag, self.rwbs) {
             (Some(column), _) => {
                 let code = positive(column, "tag")?;
-                u8::try_from(code).ok().and_then(Tag::from_code).ok_or(format!("tag: {code} is not 0 to 23"))?
+                u8::try_from(code).ok().and_then(IoTag::from_code).ok_or(format!("tag: {code} is not 0 to 23"))?
             }
-            (None, Some(column)) => Tag::from_rwbs(text(column)?),
-            (None, None) => Tag::UNKNOWN,
+            (None, Some(column)) => IoTag::from_rwbs(text(column)?),
+            (None, None) => IoTag::UNKNOWN,
         };
         let bytes = positive(self.bytes, "bytes")?;
         let record = RequestRecord {

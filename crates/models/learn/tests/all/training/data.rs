@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_learn::Tag;
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::training::data::DataSet;
 use dumbwaiter_learn::training::features::rows_by_run;
 use dumbwaiter_learn::training::task::Task;
@@ -43,7 +42,7 @@ fn a_line_becomes_a_record() {
     assert_eq!((run.name().as_str(), run.class(), run.segments.len()), ("r1/readseq", Some(0), 2));
     let write = run.segments[0][1];
     assert_eq!((write.arrive, write.issue, write.complete), (Nanos(695_000), Nanos(930_000), Nanos(1_011_000)));
-    assert_eq!((write.op, write.tag, write.depth, write.end()), (Op::Write, Tag::JOURNAL, 1, 4_456_632));
+    assert_eq!((write.op, write.tag, write.depth, write.end()), (Op::Write, IoTag::JOURNAL, 1, 4_456_632));
     assert!(!run.segments[1][0].is_learnable());
 }
 

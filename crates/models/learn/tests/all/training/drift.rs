@@ -1,12 +1,12 @@
 //! A latency model on a device that changes: alarm, challenger, and the way back.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::drift::{Alarm, Verdict};
 use dumbwaiter_learn::training::data::{DataSet, Run};
 use dumbwaiter_learn::training::drift::{DriftStep, ModelWatch, Notice, Tracker, watch_recorded};
 use dumbwaiter_learn::training::task::Task;
 use dumbwaiter_learn::training::train::{Method, Request, train_model};
-use dumbwaiter_learn::{Model, RequestRecord, Tag};
+use dumbwaiter_learn::{Model, RequestRecord};
 
 /// Microseconds of a read and of a write.
 type Costs = [f64; 2];
@@ -36,7 +36,7 @@ impl Device {
         let complete = self.now;
         self.now += Nanos::from_us(50);
         let sector = (self.draw() * 1e6) as u64 * 8;
-        RequestRecord { arrive: issue, issue, complete, op, sector, bytes, tag: Tag::UNKNOWN, depth: 0 }
+        RequestRecord { arrive: issue, issue, complete, op, sector, bytes, tag: IoTag::UNKNOWN, depth: 0 }
     }
 
     fn run(&mut self, count: usize, costs: Costs) -> Vec<RequestRecord> {

@@ -1,9 +1,9 @@
 //! Rows of inputs: nothing knows the future, and no history crosses a segment.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::training::data::Run;
 use dumbwaiter_learn::training::samples::{Geometry, STRETCH, latency_rows, window_rows};
-use dumbwaiter_learn::{FeatureSet, RequestRecord, Tag};
+use dumbwaiter_learn::{FeatureSet, RequestRecord};
 use proptest::prelude::*;
 
 /// Device of the tests, in sectors.
@@ -22,7 +22,7 @@ pub(crate) fn record(arrive_us: u64, wait_us: u64, latency_us: u64, sector: u64)
         op: if sector.is_multiple_of(3) { Op::Write } else { Op::Read },
         sector,
         bytes: 4096,
-        tag: Tag::UNKNOWN,
+        tag: IoTag::UNKNOWN,
         depth: 1,
     }
 }

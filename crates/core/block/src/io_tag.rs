@@ -1,16 +1,16 @@
 //! I/O tags: the kind of a request's data in the file system.
 
-use dumbwaiter_block::{Flags, Io};
+use crate::{Flags, Io};
 
 /// The kind of data that a request reads or writes. The codes are part of the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag(u8);
+pub struct IoTag(u8);
 
 /// Streams from this one on are tags, by code; those below are the caller's own.
 const FIRST_STREAM: u16 = 0xff00;
 
 /// Names of the tags, by code.
-const NAMES: [&str; Tag::COUNT] = [
+const NAMES: [&str; IoTag::COUNT] = [
     "UNKNOWN",
     "META",
     "SUPER",
@@ -37,45 +37,45 @@ const NAMES: [&str; Tag::COUNT] = [
     "FILE_BULK",
 ];
 
-impl Tag {
+impl IoTag {
     /// Number of tags.
     pub const COUNT: usize = 24;
     /// Nothing is known.
-    pub const UNKNOWN: Tag = Tag(0);
+    pub const UNKNOWN: IoTag = IoTag(0);
     /// Metadata of an unknown kind.
-    pub const META: Tag = Tag(1);
+    pub const META: IoTag = IoTag(1);
     /// An inode table.
-    pub const INODE: Tag = Tag(6);
+    pub const INODE: IoTag = IoTag(6);
     /// Blocks that point to a file's other blocks, without extents.
-    pub const INDIRECT: Tag = Tag(8);
+    pub const INDIRECT: IoTag = IoTag(8);
     /// A block of a file's extent tree.
-    pub const EXTENT: Tag = Tag(9);
+    pub const EXTENT: IoTag = IoTag(9);
     /// Extended attributes in a block of their own.
-    pub const XATTR: Tag = Tag(10);
+    pub const XATTR: IoTag = IoTag(10);
     /// A block of a directory.
-    pub const DATA_DIR: Tag = Tag(11);
+    pub const DATA_DIR: IoTag = IoTag(11);
     /// The journal.
-    pub const JOURNAL: Tag = Tag(12);
+    pub const JOURNAL: IoTag = IoTag(12);
     /// Data of a file of at most 4 KiB; the classes of larger files follow, each up to four times as large.
-    pub const FILE_4KB: Tag = Tag(13);
+    pub const FILE_4KB: IoTag = IoTag(13);
     /// Data of a file above 1 GiB.
-    pub const FILE_BULK: Tag = Tag(23);
+    pub const FILE_BULK: IoTag = IoTag(23);
 
     /// The tag of a code; `None` above 23.
-    pub fn from_code(code: u8) -> Option<Tag> {
-        (usize::from(code) < Tag::COUNT).then_some(Tag(code))
+    pub fn from_code(code: u8) -> Option<IoTag> {
+        (usize::from(code) < IoTag::COUNT).then_some(IoTag(code))
     }
 
     /// The tag of a code or of a name, in any case.
-    pub fn parse(text: &str) -> Option<Tag> {
-        let named = || NAMES.iter().position(|name| name.eq_ignore_ascii_case(text)).map(|code| Tag(code as u8));
-        text.parse().ok().and_then(Tag::from_code).or_else(named)
+    pub fn parse(text: &str) -> Option<IoTag> {
+        let named = || NAMES.iter().position(|name| name.eq_ignore_ascii_case(text)).map(|code| IoTag(code as u8));
+        text.parse().ok().and_then(IoTag::from_code).or_else(named)
     }
 
     /// The tag that a caller's stream is, if it is one.
-    pub fn of_stream(stream: u16) -> Option<Tag> {
+    pub fn of_stream(stream: u16) -> Option<IoTag> {
         let code = stream.checked_sub(FIRST_STREAM)?;
-        u8::try_from(code).ok().and_then(Tag::from_code)
+        u8::try_from(code).ok().and_then(IoTag::from_code)
     }
 
     /// Its code, 0 to 23.
@@ -89,9 +89,9 @@ impl Tag {
     }
 
     /// The class of data of a file of `bytes`: the smallest whose limit is not below it.
-    pub fn of_file_size(bytes: u64) -> Tag {
+    pub fn of_file_size(bytes: u64) -> IoTag {
         let class = (0..10u8).find(|class| bytes <= 4096 << (2 * class)).unwrap_or(10);
-        Tag(Tag::FILE_4KB.0 + class)
+        IoTag(IoTag::FILE_4KB.0 + class)
     }
 
     /// The stream (`Io::stream`) by which a caller gives an I/O this tag. Requests of different tags do not merge then.
@@ -99,15 +99,15 @@ impl Tag {
         FIRST_STREAM + u16::from(self.0)
     }
 
-    /// The tag of an I/O: its caller's ([`Tag::stream`]), else by its metadata flag.
-    pub fn of_io(io: &Io) -> Tag {
-        let by_flag = if io.flags.has(Flags::META) { Tag::META } else { Tag::UNKNOWN };
-        Tag::of_stream(io.stream).unwrap_or(by_flag)
+    /// The tag of an I/O: its caller's ([`IoTag::stream`]), else by its metadata flag.
+    pub fn of_io(io: &Io) -> IoTag {
+        let by_flag = if io.flags.has(Flags::META) { IoTag::META } else { IoTag::UNKNOWN };
+        IoTag::of_stream(io.stream).unwrap_or(by_flag)
     }
 
     /// The tag by the kernel's flag string of a request: `M` means metadata.
-    pub fn from_rwbs(rwbs: &str) -> Tag {
-        if rwbs.contains('M') { Tag::META } else { Tag::UNKNOWN }
+    pub fn from_rwbs(rwbs: &str) -> IoTag {
+        if rwbs.contains('M') { IoTag::META } else { IoTag::UNKNOWN }
     }
 }
 
@@ -117,25 +117,28 @@ mod tests {
 
     #[test]
     fn a_tag_is_read_by_its_code_or_its_name_and_nothing_else_is_one() {
-        for code in 0..Tag::COUNT as u8 {
-            let tag = Tag::from_code(code).unwrap();
-            assert_eq!((Tag::parse(&code.to_string()), Tag::parse(&tag.name().to_lowercase())), (Some(tag), Some(tag)));
+        for code in 0..IoTag::COUNT as u8 {
+            let tag = IoTag::from_code(code).unwrap();
+            assert_eq!(
+                (IoTag::parse(&code.to_string()), IoTag::parse(&tag.name().to_lowercase())),
+                (Some(tag), Some(tag))
+            );
         }
         for text in ["24", "-1", "", "256", "FILE", "1.0"] {
-            assert_eq!(Tag::parse(text), None, "{text}");
+            assert_eq!(IoTag::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_callers_tag_comes_before_the_metadata_flag_and_other_streams_are_no_tags() {
         let io = |stream, flags| Io { stream, flags, ..Io::default() };
-        for code in 0..Tag::COUNT as u8 {
-            let tag = Tag::from_code(code).unwrap();
-            assert_eq!(Tag::of_io(&io(tag.stream(), Flags::META)), tag);
+        for code in 0..IoTag::COUNT as u8 {
+            let tag = IoTag::from_code(code).unwrap();
+            assert_eq!(IoTag::of_io(&io(tag.stream(), Flags::META)), tag);
         }
-        for stream in [0, 5, FIRST_STREAM - 1, FIRST_STREAM + Tag::COUNT as u16, u16::MAX] {
-            assert_eq!(Tag::of_io(&io(stream, Flags::META)), Tag::META, "{stream}");
-            assert_eq!(Tag::of_io(&io(stream, Flags::NONE)), Tag::UNKNOWN, "{stream}");
+        for stream in [0, 5, FIRST_STREAM - 1, FIRST_STREAM + IoTag::COUNT as u16, u16::MAX] {
+            assert_eq!(IoTag::of_io(&io(stream, Flags::META)), IoTag::META, "{stream}");
+            assert_eq!(IoTag::of_io(&io(stream, Flags::NONE)), IoTag::UNKNOWN, "{stream}");
         }
     }
 }
