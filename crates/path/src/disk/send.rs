@@ -85,9 +85,9 @@ impl Disk {
         }
         held.mark = self.observe_issue(&held);
         if op.carries_data()
-            && let Some(sleeper) = &self.sleeper
+            && let Some(sleeper) = &mut self.sleeper
         {
-            let sleep = sleeper.after_issue(op, (request.bytes / SECTOR_BYTES) as u32);
+            let sleep = sleeper.after_issue(self.now, op, (request.bytes / SECTOR_BYTES) as u32);
             self.to_sleep.add(self.now, sleep, id, held.number);
         }
         let entry = entry.user_data(UserData::Request(id).encode());

@@ -28,7 +28,7 @@ impl Bfq {
         self.note_position(q, request.sector, request.sectors, now);
         self.add(id, q, request.sector, now);
         let queue = &mut self.queues[q];
-        let entry = &mut self.requests[id];
+        let entry = &mut self.requests[id.0];
         let sync = usize::from(entry.sync);
         entry.deadline = now.at + Nanos(self.values.fifo_expire[sync]);
         queue.fifo.push_back(&mut self.requests.links, id);
@@ -103,7 +103,7 @@ impl Bfq {
 
     /// Counts a request to its queue and process.
     pub(super) fn own(&mut self, id: RequestId, q: QueueId) {
-        let entry = &mut self.requests[id];
+        let entry = &mut self.requests[id.0];
         entry.queue = q;
         self.processes[entry.task].requests += 1;
         self.allocate(q, 1);
@@ -274,7 +274,7 @@ impl Bfq {
 
     /// Inserts the request in the queue's order, and makes the queue busy.
     fn add(&mut self, id: RequestId, q: QueueId, sector: u64, now: Now) {
-        let entry = self.requests[id];
+        let entry = self.requests[id.0];
         self.queues[q].queued[usize::from(entry.sync)] += 1;
         self.requests.queued += 1;
         if self.queues[q].sync {
@@ -285,7 +285,7 @@ impl Bfq {
         }
         let queue = &mut self.queues[q];
         self.requests.sorted.insert(&mut queue.sorted, id.0, sector);
-        self.requests[id].queued = true;
+        self.requests[id.0].queued = true;
         let changed = self.consider(q, id);
         if changed {
             self.move_position(q);

@@ -9,7 +9,7 @@ use super::{Bfq, Generation, Now};
 
 impl Bfq {
     pub(super) fn finish(&mut self, id: RequestId, now: Now) -> bool {
-        let entry = self.requests[id];
+        let entry = self.requests[id.0];
         let q = entry.queue;
         self.sample_on_completion(q, id, now);
         let serving = self.slot.queue.map(|q| &self.queues[q]);

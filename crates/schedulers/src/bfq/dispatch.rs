@@ -82,7 +82,7 @@ impl Bfq {
             return;
         }
         if let Some(oldest) = queue.fifo.front()
-            && self.requests[oldest].deadline <= now.at
+            && self.requests[oldest.0].deadline <= now.at
             && queue.next != oldest.0
         {
             queue.next = oldest.0;
@@ -143,7 +143,7 @@ impl Bfq {
         if serving {
             self.sample_on_dispatch(id);
         }
-        let (sector, sectors) = (self.requests.sorted.key(id.0), self.requests[id].sectors);
+        let (sector, sectors) = (self.requests.sorted.key(id.0), self.requests[id.0].sectors);
         let near = !self.device.far(self.device.head_pos, sector, sectors);
         if self.is(Generation::Mainline)
             && self.estimate.peak.dispatched(
@@ -172,14 +172,14 @@ impl Bfq {
                 self.expire(q, Reason::BudgetExhausted, false, now);
             }
         }
-        self.device.send(self.requests[id].sync);
+        self.device.send(self.requests[id.0].sync);
     }
 
     /// Sends a request that bypasses the order of queues.
     fn send(&mut self, id: RequestId) {
-        let q = self.requests[id].queue;
+        let q = self.requests[id.0].queue;
         self.queues[q].in_flight += 1;
-        self.device.send(self.requests[id].sync);
+        self.device.send(self.requests[id.0].sync);
     }
 
     /// For replays: does the device idle for the queue in service, so that a request of another one is an injected one?
@@ -191,8 +191,8 @@ impl Bfq {
 
     /// For replays: dispatches this request, whatever the policy would choose.
     pub(super) fn force(&mut self, id: RequestId, now: Now) {
-        let q = self.requests[id].queue;
-        if self.requests[id].at_head {
+        let q = self.requests[id.0].queue;
+        if self.requests[id.0].at_head {
             self.requests.remove_head(id);
             return self.send(id);
         }

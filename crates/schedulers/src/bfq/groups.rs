@@ -1,7 +1,5 @@
 //! Groups: what stands for a tenant, with its queues by position.
 
-use std::ops::{Index, IndexMut};
-
 use super::queue::{NONE, Queue, QueueId};
 use crate::mechanisms::ordered::{Tree, TreeArena};
 use crate::mechanisms::wf2q::{EntityId, NodeId};
@@ -144,18 +142,4 @@ impl Groups {
     }
 }
 
-impl Index<u32> for Groups {
-    type Output = Group;
-
-    #[inline]
-    fn index(&self, group: u32) -> &Group {
-        &self.all[group as usize]
-    }
-}
-
-impl IndexMut<u32> for Groups {
-    #[inline]
-    fn index_mut(&mut self, group: u32) -> &mut Group {
-        &mut self.all[group as usize]
-    }
-}
+by_number!(Groups: Group);

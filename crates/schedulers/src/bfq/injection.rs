@@ -103,7 +103,7 @@ impl Bfq {
                 && (any || queue.raise.coeff > 1)
                 && self.cost(*c, queue.next) <= self.engine.entity(queue.entity).left()
                 && !(!self.device.rotational
-                    && self.requests[RequestId(queue.next)].sectors >= LARGE_SECTORS
+                    && self.requests[queue.next].sectors >= LARGE_SECTORS
                     && self.device.in_driver >= 1)
         });
         self.sampling.injected |= found.is_some();
@@ -134,7 +134,7 @@ impl Bfq {
         queue.busy
             && !self.slot.serves(q)
             && queue.next != NONE
-            && (!own || self.requests[RequestId(queue.next)].task == task)
+            && (!own || self.requests[queue.next].task == task)
             && self.cost(q, queue.next) <= self.engine.entity(queue.entity).left()
     }
 

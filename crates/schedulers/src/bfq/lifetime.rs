@@ -90,8 +90,8 @@ impl Bfq {
 
     /// A request is gone: it completed, or another one absorbed it.
     pub(super) fn forget_request(&mut self, id: RequestId) {
-        let entry = self.requests[id];
-        self.requests[id].queue = NONE;
+        let entry = self.requests[id.0];
+        self.requests[id.0].queue = NONE;
         self.processes[entry.task].requests -= 1;
         self.allocate(entry.queue, -1);
         self.free_if_unused(entry.queue);

@@ -16,6 +16,27 @@
 //!
 //! Source: Valente, Avanzini 2015 for the earlier generations; Linux 6.12 and 6.18 for mainline.
 
+/// `table[number]`, for a table with its entries in `all`.
+macro_rules! by_number {
+    ($table:ident: $entry:ty) => {
+        impl std::ops::Index<u32> for $table {
+            type Output = $entry;
+
+            #[inline]
+            fn index(&self, number: u32) -> &$entry {
+                &self.all[number as usize]
+            }
+        }
+
+        impl std::ops::IndexMut<u32> for $table {
+            #[inline]
+            fn index_mut(&mut self, number: u32) -> &mut $entry {
+                &mut self.all[number as usize]
+            }
+        }
+    };
+}
+
 mod arrival;
 mod budgets;
 mod bursts;
@@ -51,7 +72,7 @@ mod wakers;
 #[cfg(test)]
 mod tests;
 
-use dumbwaiter_block::{RequestId, Setup};
+use dumbwaiter_block::Setup;
 
 pub use generation::Generation;
 pub use settings::tunables;
@@ -180,7 +201,7 @@ impl Bfq {
     /// Sectors that a request costs its queue.
     fn cost(&self, q: QueueId, id: u32) -> u64 {
         let queue = &self.queues[q];
-        let sectors = u64::from(self.requests[RequestId(id)].sectors);
+        let sectors = u64::from(self.requests[id].sectors);
         let plain = queue.sync
             || (queue.raise.coeff > 1 && self.is(Generation::V7r8))
             || (self.is(Generation::Mainline) && self.asymmetric(q));

@@ -47,12 +47,12 @@ impl Bfq {
             let next = self.next_after(q, id, sector, now);
             self.queues[q].next = next;
         }
-        let sync = usize::from(self.requests[id].sync);
+        let sync = usize::from(self.requests[id.0].sync);
         let queue = &mut self.queues[q];
         queue.queued[sync] -= 1;
         self.requests.queued -= 1;
         self.requests.sorted.remove(&mut queue.sorted, id.0);
-        self.requests[id].queued = false;
+        self.requests[id.0].queued = false;
         queue.fifo.remove(&mut self.requests.links, id);
         if was_next {
             self.fit_budget(q);
@@ -72,7 +72,7 @@ impl Bfq {
             && !std::mem::replace(&mut queue.fifo_checked, true)
             && let Some(oldest) = queue.fifo.front()
             && oldest != id
-            && self.requests[oldest].deadline <= now.at
+            && self.requests[oldest.0].deadline <= now.at
         {
             return oldest.0;
         }

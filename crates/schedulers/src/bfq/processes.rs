@@ -1,7 +1,5 @@
 //! State of processes.
 
-use std::ops::{Index, IndexMut};
-
 use super::queue::{Injection, NONE, QueueId, Raise, ThinkTime};
 use crate::mechanisms::wf2q::Class;
 
@@ -102,18 +100,4 @@ impl Processes {
     }
 }
 
-impl Index<u32> for Processes {
-    type Output = Process;
-
-    #[inline]
-    fn index(&self, task: u32) -> &Process {
-        &self.all[task as usize]
-    }
-}
-
-impl IndexMut<u32> for Processes {
-    #[inline]
-    fn index_mut(&mut self, task: u32) -> &mut Process {
-        &mut self.all[task as usize]
-    }
-}
+by_number!(Processes: Process);

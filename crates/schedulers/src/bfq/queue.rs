@@ -1,7 +1,5 @@
 //! State of queues.
 
-use std::ops::{Index, IndexMut};
-
 use dumbwaiter_block::Nanos;
 
 use crate::mechanisms::list::List;
@@ -312,21 +310,7 @@ impl Queues {
     }
 }
 
-impl Index<QueueId> for Queues {
-    type Output = Queue;
-
-    #[inline]
-    fn index(&self, q: QueueId) -> &Queue {
-        &self.all[q as usize]
-    }
-}
-
-impl IndexMut<QueueId> for Queues {
-    #[inline]
-    fn index_mut(&mut self, q: QueueId) -> &mut Queue {
-        &mut self.all[q as usize]
-    }
-}
+by_number!(Queues: Queue);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! Requests that wait, and what is known of each beside itself.
 
-use std::ops::{Index, IndexMut};
-
 use dumbwaiter_block::{Nanos, RequestId};
 
 use super::queue::{NONE, QueueId};
@@ -120,18 +118,4 @@ impl Requests {
     }
 }
 
-impl Index<RequestId> for Requests {
-    type Output = RequestState;
-
-    #[inline]
-    fn index(&self, id: RequestId) -> &RequestState {
-        &self.all[id.index()]
-    }
-}
-
-impl IndexMut<RequestId> for Requests {
-    #[inline]
-    fn index_mut(&mut self, id: RequestId) -> &mut RequestState {
-        &mut self.all[id.index()]
-    }
-}
+by_number!(Requests: RequestState);

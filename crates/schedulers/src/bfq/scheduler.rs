@@ -74,11 +74,11 @@ impl Scheduler for Bfq {
         self.time.at(ctx.now);
         let id = join.into;
         let request = &ctx.requests[id];
-        self.requests[id].sectors = request.sectors;
-        if self.requests[id].at_head || join.side != Side::Front {
+        self.requests[id.0].sectors = request.sectors;
+        if self.requests[id.0].at_head || join.side != Side::Front {
             return;
         }
-        let q = self.requests[id].queue;
+        let q = self.requests[id.0].queue;
         let overtakes =
             self.requests.sorted.previous(id.0).is_some_and(|p| self.requests.sorted.key(p) > request.sector);
         let queue = &mut self.queues[q];
@@ -94,13 +94,13 @@ impl Scheduler for Bfq {
 
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
         let now = self.time.at(ctx.now);
-        self.requests[survivor].sectors = ctx.requests[survivor].sectors;
-        let (mine, other) = (self.requests[survivor], self.requests[absorbed]);
+        self.requests[survivor.0].sectors = ctx.requests[survivor].sectors;
+        let (mine, other) = (self.requests[survivor.0], self.requests[absorbed.0]);
         if other.at_head {
             self.requests.remove_head(absorbed);
         } else {
             if mine.queue == other.queue && !mine.at_head && other.deadline < mine.deadline {
-                self.requests[survivor].deadline = other.deadline;
+                self.requests[survivor.0].deadline = other.deadline;
                 let fifo = &mut self.queues[mine.queue].fifo;
                 fifo.remove(&mut self.requests.links, survivor);
                 fifo.insert_before(&mut self.requests.links, survivor, absorbed);
