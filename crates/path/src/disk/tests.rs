@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dumbwaiter_block::{Errno, Ioprio, Limits, Setup, TaskId, Tenant, TenantId};
+use dumbwaiter_block::{Errno, Ioprio, Limits, Op, Setup, TaskId, Tenant, TenantId};
 use dumbwaiter_schedulers::Choice;
 
 use super::*;
