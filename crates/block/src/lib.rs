@@ -8,6 +8,7 @@
 mod context;
 mod errno;
 mod flush;
+mod forward;
 pub mod hint;
 pub mod layer;
 mod ledger;

@@ -10,8 +10,8 @@ mod settings;
 use std::sync::Arc;
 
 use dumbwaiter_block::{
-    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle, Setup,
-    State, Traits, Tunable,
+    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler,
+    ServiceOracle, Setup, State, Tunable, forward_scheduler,
 };
 use dumbwaiter_learn::{Classifier, IssueOrder, Tag};
 use dumbwaiter_policy::{
@@ -230,10 +230,12 @@ impl Own {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Scheduler for Adaptive {
-    fn traits(&self) -> Traits {
-        self.inner.traits()
-    }
+    forward_scheduler!(
+        inner; except insert, next, complete, completed_by_predecessor, merge, event, timer, successor, attach_oracle, tunables, get,
+        set, replayable, counters, describe
+    );
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         if let Some(own) = &mut self.own {
@@ -244,10 +246,6 @@ impl Scheduler for Adaptive {
             }
         }
         self.inner.insert(id, place, ctx);
-    }
-
-    fn has_work(&self, hw_queue: usize) -> bool {
-        self.inner.has_work(hw_queue)
     }
 
     fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
@@ -273,52 +271,12 @@ impl Scheduler for Adaptive {
         self.inner.completed_by_predecessor(id, ctx);
     }
 
-    fn issued(&mut self, id: RequestId, ctx: &Context<'_>) {
-        self.inner.issued(id, ctx);
-    }
-
-    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
-        self.inner.requeued(id, ctx);
-    }
-
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         if let Some(own) = &mut self.own {
             own.merges_asked = true;
             own.arrive(ctx.now, io);
         }
         self.inner.merge(io, index, ctx)
-    }
-
-    fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
-        self.inner.allow_merge(queued, io, ctx)
-    }
-
-    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
-        self.inner.merged(join, ctx);
-    }
-
-    fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
-        self.inner.absorbed(survivor, absorbed, ctx);
-    }
-
-    fn follower(&self, chosen: RequestId, ctx: &Context<'_>) -> Option<RequestId> {
-        self.inner.follower(chosen, ctx)
-    }
-
-    fn former(&self, id: RequestId) -> Option<RequestId> {
-        self.inner.former(id)
-    }
-
-    fn latter(&self, id: RequestId) -> Option<RequestId> {
-        self.inner.latter(id)
-    }
-
-    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
-        self.inner.limit(io, nr_requests)
-    }
-
-    fn smallest_limit(&self, nr_requests: u32) -> u32 {
-        self.inner.smallest_limit(nr_requests)
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
@@ -383,6 +341,11 @@ impl Scheduler for Adaptive {
         }
     }
 
+    /// A recording is replayed through one policy.
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        None
+    }
+
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         if let Some(own) = &self.own {
             count("policy_ticks", own.counters.ticks);
@@ -432,9 +395,5 @@ impl Scheduler for Adaptive {
             text.push('\n');
         }
         text + &self.inner.describe(ctx)
-    }
-
-    fn clone_box(&self) -> Box<dyn Scheduler> {
-        Box::new(self.clone())
     }
 }
