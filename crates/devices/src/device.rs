@@ -126,11 +126,6 @@ pub trait Device: Send {
     fn facts(&self) -> Facts;
     /// Submits a command at `now`; times do not decrease between calls.
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted;
-    /// Submits a command in a class: 0 high, 1 medium, 2 low. A device without classes ignores it.
-    fn submit_in_class(&mut self, now: Nanos, command: &Command, class: u8) -> Submitted {
-        let _ = class;
-        self.submit(now, command)
-    }
     /// Time of the next internal event, if there is one.
     fn next_event(&self) -> Option<Nanos>;
     /// Advances the device up to and including `now` and appends the completions, in order of time. The cadence of

@@ -9,7 +9,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::keys::{self, Key, hint};
-use crate::{Arbiter, Device, Error, Facts, hdd, null, ssd, ull, volume};
+use crate::{Device, Error, Facts, hdd, null, ssd, ull, volume};
 
 /// The kinds of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -160,15 +160,13 @@ impl DeviceModel {
 }
 
 impl DeviceModel {
-    /// Builds a device that serves commands by class with these weights, if it is an NVMe drive; else as [`DeviceModel::build`].
-    pub fn build_with_classes(&self, seed: u64, weights: [u32; 3]) -> Box<dyn Device> {
-        let nvme = match &self.params {
+    /// Is it an NVMe drive, which can serve commands by class? See [`Arbiter`](crate::Arbiter).
+    pub fn has_classes(&self) -> bool {
+        match &self.params {
             Params::Ssd(p) => p.interface == "nvme",
             Params::Ull(_) => true,
             Params::Hdd(_) | Params::Null(_) | Params::Volume(_) => false,
-        };
-        let device = self.build(seed);
-        if nvme { Box::new(Arbiter::new(device, weights)) } else { device }
+        }
     }
 
     /// Exact service times of the device that [`DeviceModel::build`] makes with this seed, where they can be known

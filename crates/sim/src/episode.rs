@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_block::{Handover, Setup};
+use dumbwaiter_block::{Handover, ServiceOracle, Setup};
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_schedulers::Choice;
 
-use crate::experiment::{Error, start};
+use crate::experiment::{Error, build, start};
 use crate::host::{self, Completion};
 use crate::run::{Period, PeriodEnd, Run};
 
@@ -15,6 +15,7 @@ use crate::run::{Period, PeriodEnd, Run};
 pub struct Episode<'a> {
     run: Run<'a>,
     setup: Setup,
+    oracle: Option<Arc<dyn ServiceOracle>>,
     choices: Arc<[Choice]>,
     current: usize,
     end: PeriodEnd,
@@ -37,7 +38,14 @@ impl<'a> Episode<'a> {
         let started = start(prepared, model, &choices[first], Completion::Interrupt, replicate, control)?;
         let mut run = started.run;
         run.watch();
-        Ok(Episode { run, setup: started.setup, choices: Arc::clone(choices), current: first, end })
+        Ok(Episode {
+            run,
+            setup: started.setup,
+            oracle: started.oracle,
+            choices: Arc::clone(choices),
+            current: first,
+            end,
+        })
     }
 
     /// Runs one period under the scheduler of this number, which takes over all queued requests if it is another one than
@@ -49,7 +57,8 @@ impl<'a> Episode<'a> {
         self.run.begin_period();
         if scheduler != self.current {
             let choice = &self.choices[scheduler];
-            self.run.replace(choice.build(self.setup), host::scheduler_cost(choice.entry().name), Handover::Live);
+            let built = build(choice, self.setup, self.oracle.as_ref());
+            self.run.replace(built, host::scheduler_cost(choice.entry().name), Handover::Live);
             self.current = scheduler;
         }
         let goes_on = self.run.advance(self.end);

@@ -1,8 +1,9 @@
 //! Builds and simulates the runs of a scenario.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Scheduler, ServiceOracle, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
@@ -140,6 +141,8 @@ pub(crate) struct Started<'a> {
     pub(crate) run: Run<'a>,
     /// Setup of a scheduler that takes over.
     pub(crate) setup: Setup,
+    /// Exact service times of the device, where they are known.
+    pub(crate) oracle: Option<Arc<dyn ServiceOracle>>,
     replays: dumbwaiter_load::Replays,
     tasks: Vec<TaskSpec>,
     tenants: Vec<String>,
@@ -174,25 +177,19 @@ pub(crate) fn start<'a>(
     let profile = host_profile(&s.host.profile)?;
     let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
-    let mut scheduler = choice.build(config.setup);
-    if let Some(oracle) = model.oracle(seed ^ DEVICE_SEED) {
-        scheduler.attach_oracle(&oracle);
-    }
     let device_seed = seed ^ DEVICE_SEED;
-    let device = match scheduler.class_weights() {
-        Some(weights) => model.build_with_classes(device_seed, weights),
-        None => model.build(device_seed),
-    };
+    let oracle = model.oracle(device_seed);
     let run = Run::new(RunParts {
         config,
-        scheduler,
+        scheduler: build(choice, config.setup, oracle.as_ref()),
         tenants: load.tenants,
-        device,
+        device: model.build(device_seed),
+        has_classes: model.has_classes(),
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
         recorder,
         threads: load.threads,
         changes: load.changes,
-        schedulers: replacements(s, config.setup)?,
+        schedulers: replacements(s, config.setup, oracle.as_ref())?,
         until: Until {
             time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
             warmup: s.warmup,
@@ -201,7 +198,7 @@ pub(crate) fn start<'a>(
         seed: seed ^ CPU_SEED,
         control,
     });
-    Ok(Started { run, setup: config.setup, replays: load.replays, tasks, tenants, seed, profile, cpus })
+    Ok(Started { run, setup: config.setup, oracle, replays: load.replays, tasks, tenants, seed, profile, cpus })
 }
 
 /// Separates the random numbers of the device from those of the workloads.
@@ -221,8 +218,21 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
     })
 }
 
+/// A scheduler for a device whose service times are known, where there is an oracle.
+pub(crate) fn build(choice: &Choice, setup: Setup, oracle: Option<&Arc<dyn ServiceOracle>>) -> Box<dyn Scheduler> {
+    let mut scheduler = choice.build(setup);
+    if let Some(oracle) = oracle {
+        scheduler.attach_oracle(oracle);
+    }
+    scheduler
+}
+
 /// The schedulers of the scenario's exchanges, in order.
-fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
+fn replacements(
+    s: &Scenario,
+    setup: Setup,
+    oracle: Option<&Arc<dyn ServiceOracle>>,
+) -> Result<Vec<Replacement>, Error> {
     // `rotational` has been written by then.
     let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
     let make = |change: &SchedulerChange| {
@@ -231,7 +241,7 @@ fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
             value: change.scheduler.to_string(),
             expected: why.to_string(),
         })?;
-        Ok((choice.build(setup), host::scheduler_cost(choice.entry().name)))
+        Ok((build(&choice, setup, oracle), host::scheduler_cost(choice.entry().name)))
     };
     s.changes.iter().map(make).collect()
 }

@@ -1,7 +1,7 @@
 //! Dispatch to the device and completions from it.
 
 use dumbwaiter_block::{Errno, Flags, Nanos, RequestId};
-use dumbwaiter_devices::{Command, Submitted};
+use dumbwaiter_devices::{Arbiter, Command, Submitted};
 
 use super::Run;
 use crate::events::EventKind;
@@ -12,6 +12,9 @@ impl Run<'_> {
         let now = self.now;
         if self.next_cost.is_some() && !self.layer.freezing() {
             self.host.set_scheduler_cost(self.next_cost.take());
+        }
+        if self.layer.switches().count != self.exchanges {
+            self.follow_class_weights();
         }
         while let Some(id) = self.layer.poll(now) {
             let request = self.layer.request(id);
@@ -24,8 +27,14 @@ impl Run<'_> {
                 queue: self.layer.hw_queue(id),
                 tenant: request.io.tenant,
             };
-            let class = self.layer.scheduler().device_class(id);
-            if self.device.submit_in_class(now, &command, class) == Submitted::Busy {
+            let answer = match &mut self.classes {
+                None => self.device.submit(now, &command),
+                Some(classes) => {
+                    let class = self.layer.scheduler().device_class(id);
+                    classes.submit(&mut *self.device, now, &command, class)
+                }
+            };
+            if answer == Submitted::Busy {
                 self.layer.refused(now, id);
             }
         }
@@ -43,9 +52,22 @@ impl Run<'_> {
         }
     }
 
+    /// The drive's classes get the weights that the scheduler in force asks for.
+    pub(super) fn follow_class_weights(&mut self) {
+        self.exchanges = self.layer.switches().count;
+        let weights = self.layer.scheduler().class_weights();
+        if self.has_classes && (weights.is_some() || self.classes.is_some()) {
+            let classes = self.classes.get_or_insert_with(|| Box::new(Arbiter::new(self.device.facts())));
+            classes.set_weights(&mut *self.device, self.now, weights);
+        }
+    }
+
     pub(super) fn device_done(&mut self, now: Nanos) {
         let mut completions = std::mem::take(&mut self.completions);
-        self.device.advance(now, &mut completions);
+        match &mut self.classes {
+            None => self.device.advance(now, &mut completions),
+            Some(classes) => classes.advance(&mut *self.device, now, &mut completions),
+        }
         for completion in completions.drain(..) {
             let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
             self.layer.complete(completion.at, RequestId(completion.tag), result, &mut self.finished);

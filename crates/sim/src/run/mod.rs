@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, Scheduler, TaskId, Tenants};
-use dumbwaiter_devices::{Completion, Counters, Device};
+use dumbwaiter_devices::{Arbiter, Completion, Counters, Device};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
@@ -39,6 +39,12 @@ pub struct Until {
 pub struct Run<'a> {
     layer: BlockLayer,
     device: Box<dyn Device>,
+    /// The device can serve commands by class.
+    has_classes: bool,
+    /// Its classes, once a scheduler has used them.
+    classes: Option<Box<Arbiter>>,
+    /// Exchanges of the scheduler that `classes` follows.
+    exchanges: u64,
     host: Host,
     recorder: Recorder,
     threads: Vec<ThreadState>,
@@ -152,6 +158,8 @@ pub struct RunParts<'a> {
     pub tenants: Tenants,
     /// The device.
     pub device: Box<dyn Device>,
+    /// The device can serve commands by class.
+    pub has_classes: bool,
     /// The host.
     pub host: Host,
     /// The recorder.
@@ -185,6 +193,9 @@ impl<'a> Run<'a> {
             live: parts.threads.len(),
             issued_late: 0,
             device: parts.device,
+            has_classes: parts.has_classes,
+            classes: None,
+            exchanges: 0,
             host: parts.host,
             recorder: parts.recorder,
             threads: parts.threads.into_iter().map(ThreadState::new).collect(),
@@ -217,6 +228,7 @@ impl<'a> Run<'a> {
         for (number, (at, _)) in run.changes.iter().enumerate() {
             run.events.push(*at, EventKind::Change(number as u32));
         }
+        run.follow_class_weights();
         run.start_sq_threads();
         run.start_stage();
         run
