@@ -21,6 +21,7 @@ pub mod mqfq;
 pub mod none;
 pub mod noop;
 pub mod registry;
+mod settings;
 pub mod sjf;
 pub mod sstf;
 #[cfg(test)]
