@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::{
-    Context, Event, Handover, Io, Join, MergeIndex, Next, Place, RequestId, Scheduler, Setup, Side, forward_scheduler,
+    Context, Event, Io, Join, MergeIndex, Next, Place, RequestId, Scheduler, Setup, Side, Stack, forward_scheduler,
 };
 
 /// See the module documentation.
@@ -30,6 +30,11 @@ impl Checked {
         Checked { inner, setup, queued, chosen: None, gone, calls: 0, waits: Arc::default() }
     }
 
+    /// A stack whose first scheduler is checked.
+    pub fn around(stack: Stack, setup: Setup) -> Stack {
+        Stack { scheduler: Box::new(Checked::new(stack.scheduler, setup)), ..stack }
+    }
+
     /// `waits` will tell whether the last answer was to wait.
     pub fn telling(self, waits: Arc<AtomicBool>) -> Checked {
         Checked { waits, ..self }
@@ -46,8 +51,7 @@ impl Checked {
 #[deny(clippy::missing_trait_methods)]
 impl Scheduler for Checked {
     forward_scheduler!(
-        inner; except insert, next, complete, merge, allow_merge, absorbed, follower, former, latter, limit, smallest_limit, event,
-        successor
+        inner; except insert, next, complete, merge, allow_merge, absorbed, follower, former, latter, limit, smallest_limit, event
     );
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
@@ -150,11 +154,5 @@ impl Scheduler for Checked {
         if event == Event::Timer {
             assert!(self.inner.timer().is_none_or(|t| t > ctx.now), "the timer stays due");
         }
-    }
-
-    /// The successor is checked too: the block layer inserts what is queued again.
-    fn successor(&mut self, ctx: &Context<'_>) -> Option<(Box<dyn Scheduler>, Handover)> {
-        let (successor, how) = self.inner.successor(ctx)?;
-        Some((Box::new(Checked::new(successor, self.setup)), how))
     }
 }
