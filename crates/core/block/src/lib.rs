@@ -10,6 +10,7 @@ pub mod controller;
 mod errno;
 mod finished;
 mod flush;
+mod forward;
 pub mod hint;
 mod io_tag;
 pub mod layer;
