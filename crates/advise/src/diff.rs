@@ -4,13 +4,14 @@ use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use serde::Serialize;
 
 use crate::bounds::{Error, worse_than};
-use crate::criterion::{Focus, Metric};
 use crate::document::Document;
 use crate::figures::{by_seed, figures};
+use crate::focus::Focus;
+use crate::metric::Metric;
 use crate::provenance::Provenance;
 use crate::ranking::Ranking;
 use crate::row::{Axes, Row};
-use crate::sentence::{named, percent, shown};
+use crate::sentence::percent;
 
 /// Version of the JSON format of a [`Diff`].
 pub const DIFF_SCHEMA: u64 = 1;
@@ -186,7 +187,7 @@ fn one(
     let seeded = by_seed(metric, &groups, focus);
     let error = Error { of_bounds: error, of_tests: 2.0 * error };
     let worse = worse_than(metric, &[&seeded[0], &seeded[1]], 0, error)[1];
-    let scale = metric.useful() / crate::criterion::USEFUL;
+    let scale = metric.useful() / crate::metric::USEFUL;
     let apart = |by: f64| by.abs() > metric.useful();
     let verdict = match worse.bounds {
         Some([least, _]) if least > 0.0 && apart(worse.by) => Change::Worse,
@@ -227,13 +228,13 @@ fn one(
 }
 
 fn sentence(metric: Metric, ranking: &Ranking, row: &Row, found: &Difference) -> String {
-    let what = format!("{}: {}", row.name(Axes::of_rows(&ranking.rows)), named(metric, &ranking.focus));
+    let what = format!("{}: {}", row.name(Axes::of_rows(&ranking.rows)), metric.explained(&ranking.focus));
     let place = if found.device_a == found.device_b {
         format!("{}, ", found.device_a)
     } else {
         format!("{} to {}, ", found.device_a, found.device_b)
     };
-    let figures = format!("{} to {}", shown(metric, found.a), shown(metric, found.b));
+    let figures = format!("{} to {}", metric.shown(found.a), metric.shown(found.b));
     if !found.effect.is_finite() {
         return format!("{place}{what} {figures}: {}", found.verdict.name());
     }

@@ -1,9 +1,11 @@
 //! Ranks the schedulers of an experiment per device, and picks the one to recommend.
 
 use crate::conditions::Conditions;
-use crate::criterion::{Focus, Goal, Metric};
 use crate::decision::{Decision, Field, Replication, decide};
 use crate::figures::{estimates, figures};
+use crate::focus::Focus;
+use crate::goal::Goal;
+use crate::metric::Metric;
 use crate::recommend::Recommendation;
 use crate::row::{Axes, Row};
 use crate::verdict::Verdict;

@@ -1,6 +1,6 @@
 //! One scheduler's row in a ranking, and the estimates in it.
 
-use crate::criterion::Metric;
+use crate::metric::Metric;
 use dumbwaiter_measure::{Difference, TestKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

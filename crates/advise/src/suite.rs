@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::confidence::Confidence;
-use crate::criterion::Metric;
+use crate::metric::Metric;
 use crate::ranking::Ranking;
 use crate::row::{Estimate, Row};
 
@@ -116,7 +116,7 @@ impl Suite {
 
 fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
     let verdict = &ranking.verdict;
-    let metric = Metric::ALL.into_iter().find(|metric| metric.key() == verdict.decided_by);
+    let metric = Metric::of_key(&verdict.decided_by);
     let value = |row: &Row| row.metrics.get(&verdict.decided_by).map_or(f64::NAN, Estimate::value);
     // With their block layers and completion methods where these differ, as the pool has them.
     let axes = ranking.axes();
@@ -149,7 +149,7 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
 
 /// How many times worse: twice the latency, or half of the throughput.
 fn times_worse(line: &SuiteLine, worse_by: f64) -> Option<f64> {
-    let higher = Metric::ALL.iter().any(|metric| metric.key() == line.decided_by && metric.higher_is_better());
+    let higher = Metric::of_key(&line.decided_by).is_some_and(Metric::higher_is_better);
     let by = worse_by.max(0.0);
     let times = if higher { 1.0 / (1.0 - by) } else { 1.0 + by };
     Some(times).filter(|times| times.is_finite() && *times > 0.0)

@@ -84,7 +84,7 @@ pub(crate) fn survey_table(advice: &Advice, points: &[SurveyPoint<'_>]) -> Optio
         ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
     ];
     for point in &points[1..] {
-        let unit = if point.metric == Metric::Iops { "IOPS" } else { "MB/s" };
+        let unit = point.metric.unit().scale(f64::NAN).name;
         columns.push((point.name, point.metric, format!("{} {unit}", point.name)));
     }
     let mut header = vec![(String::new(), Align::Left), ("scheduler".to_owned(), Align::Left)];

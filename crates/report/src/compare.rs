@@ -1,11 +1,10 @@
 //! The first screen of a comparison: for each device the verdict, how sure it is, the commands that apply it, and the table.
 
 use crate::applications::applications;
-use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
+use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
 use crate::table::{Align, Style, folded, table, widest};
-use dumbwaiter_advise::Document;
-use dumbwaiter_advise::{Ranking, Row, Verdict};
+use dumbwaiter_advise::{Document, Extent, Ranking, Row, Verdict};
 use dumbwaiter_measure::Difference;
 
 /// Marks the recommended scheduler.

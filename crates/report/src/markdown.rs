@@ -1,10 +1,10 @@
 //! A comparison as Markdown, for issues and wikis.
 
-use dumbwaiter_advise::{Document, Ranking, Suite};
+use dumbwaiter_advise::{Document, Extent, Ranking, Suite};
 use dumbwaiter_output::escape_line;
 
 use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
-use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
+use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::{Cells, lines, totals};
 use crate::table::Align;
 

@@ -1,10 +1,10 @@
 //! A comparison as a piece of HTML that a notebook shows below a cell: the verdict and the ranking of each device.
 
-use dumbwaiter_advise::{Document, Ranking, Row};
+use dumbwaiter_advise::{Document, Extent, Ranking, Row};
 use dumbwaiter_output::escape_line;
 
 use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
-use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
+use crate::ranking_columns::{BEST, Column, TIE, columns};
 
 /// The verdicts and the rankings, with the columns that a terminal shows first. Notebooks have their own style: there is none here.
 pub fn notebook_html(document: &Document) -> String {

@@ -12,7 +12,8 @@ use super::claim::Claim;
 use super::plan::Plan;
 use crate::conditions::Conditions;
 use crate::confidence::Confidence;
-use crate::criterion::{Focus, Metric, USEFUL};
+use crate::focus::Focus;
+use crate::metric::{Metric, USEFUL};
 use crate::ranking::{Ranking, rank_under};
 use crate::{Axes, Goal};
 

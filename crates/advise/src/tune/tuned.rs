@@ -10,7 +10,7 @@ use super::claim::Claim;
 use super::search::{Choice, Outcome};
 use super::words;
 use crate::apply::{Attribute, Commands, Place, commands_with};
-use crate::criterion::Metric;
+use crate::metric::Metric;
 
 /// Version of the JSON format.
 pub const TUNE_SCHEMA: u64 = 1;

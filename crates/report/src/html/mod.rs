@@ -17,11 +17,11 @@ use crate::applications::applications;
 use crate::compare::{absent_note, apply_title, circumstances, headline, is_absent, place};
 use crate::file::{Error, write_file};
 use crate::grid::word_columns;
-use crate::ranking_columns::{Column, Extent, columns};
+use crate::ranking_columns::{Column, columns};
 use crate::suite::suite_grids;
 use conditions::conditions;
 use detail::Detail;
-use dumbwaiter_advise::{Advice, Document, Ranking, Row};
+use dumbwaiter_advise::{Advice, Document, Extent, Ranking, Row};
 use dumbwaiter_measure::{Difference, RunResult, latency_text};
 use figure::{Figure, Group};
 use figures::figures;
@@ -275,7 +275,7 @@ fn section(
         absent_note: absent_note(ranking),
         columns: columns
             .iter()
-            .map(|c| (c.name.clone(), if c.unit_name == "us" { "µs" } else { c.unit_name }))
+            .map(|c| (c.name.clone(), if c.scale.name == "us" { "µs" } else { c.scale.name }))
             .collect(),
         rows: rows.collect(),
         legend: groups.iter().map(|g| view(g.look)).collect(),
