@@ -6,7 +6,7 @@ use super::heat_maps::heat_maps;
 use super::over_time::{is_empty, over_time};
 use super::palette::Look;
 use dumbwaiter_advise::{Ranking, Row};
-use dumbwaiter_measure::{Cdf, RunResult};
+use dumbwaiter_measure::{Cdf, Latency, RunResult};
 use serde_json::{Value, json};
 
 /// Error bars of a trace.
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    fn latency(self, run: &RunResult) -> &dumbwaiter_measure::Latency {
+    fn latency(self, run: &RunResult) -> &Latency {
         match self {
             Kind::Read => &run.read.latency_us,
             Kind::Write => &run.write.latency_us,
@@ -126,10 +126,10 @@ fn line(look: &Look, x: Value, y: Value, hover: String) -> Value {
 
 fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
     let (unit, us) = unit(groups, |r| kind.latency(r).p50);
-    let names = ["p50", "p95", "p99", "p99.9", "max"];
-    let get: [fn(&dumbwaiter_measure::Latency) -> f64; 5] = [|l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max];
+    let names = Latency::PERCENTILES.map(|(name, ..)| name);
     let trace = |g: &Group| {
-        let means: Vec<Mean> = get.iter().map(|get| g.mean(|r| get(kind.latency(r)) / us)).collect();
+        let means: Vec<Mean> =
+            Latency::PERCENTILES.iter().map(|(.., get)| g.mean(|r| get(kind.latency(r)) / us)).collect();
         let hover = format!("%{{x}}: %{{y:.4g}} {unit}");
         let mut trace = line(g.look, json!(names), json!(values(&means)), hover);
         trace["mode"] = json!("lines+markers");
