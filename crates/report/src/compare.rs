@@ -197,7 +197,7 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
         if axes.completion {
             line.push(row.completion.clone());
         }
-        line.extend(columns.iter().map(|c| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m))));
+        line.extend(columns.iter().map(|c| c.cell(row)));
         line
     };
     let rows: Vec<Vec<String>> = ranking.rows.iter().map(line).collect();

@@ -88,9 +88,7 @@ fn markdown_table(ranking: &Ranking) -> String {
             name
         };
         let name = if is_absent(ranking, row) { format!("{name} {NOT_OFFERED}") } else { name };
-        let cell =
-            |c: &Column| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m).replace('*', "\\*"));
-        text += &row_of([name].into_iter().chain(columns.iter().map(cell)));
+        text += &row_of([name].into_iter().chain(columns.iter().map(|c| c.cell(row).replace('*', "\\*"))));
     }
     let mut legend = vec![format!("\\{BEST} best of its column")];
     if ranking.is_tested() {

@@ -52,9 +52,7 @@ fn row_of(ranking: &Ranking, row: &Row, columns: &[Column]) -> String {
     if is_absent(ranking, row) {
         name += &format!(" {NOT_OFFERED}");
     }
-    let cell =
-        |column: &Column| row.metrics.get(column.metric.key()).map_or(String::new(), |found| column.shown(found));
-    let cells: String = columns.iter().map(|column| format!("<td>{}</td>", escaped(cell(column).trim()))).collect();
+    let cells: String = columns.iter().map(|column| format!("<td>{}</td>", escaped(column.cell(row).trim()))).collect();
     format!("<tr><td>{name}</td>{cells}</tr>")
 }
 
