@@ -6,7 +6,7 @@ use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
-use crate::apply::{Commands, Place, commands};
+use crate::apply::{Commands, TargetDrive, commands};
 use crate::completion::Methods;
 use crate::confidence::Confidence;
 use crate::metric::USEFUL;
@@ -120,7 +120,7 @@ pub fn advice(mut found: Survey<'_>, results: Vec<RunResult>) -> Advice {
 
 /// Commands that set the chosen scheduler, and that take it back.
 fn set_and_undo(found: &Survey<'_>) -> Commands {
-    let place = Place {
+    let place = TargetDrive {
         disk: found.disk.to_owned(),
         udev_match: found.udev_match.to_owned(),
         previous: found.race.current.clone(),

@@ -6,7 +6,7 @@ use crate::conditions::Conditions;
 use crate::confidence::Confidence;
 use crate::figures::{Figure, by_seed, of_every_run, valid};
 use crate::metric::{Metric, USEFUL};
-use crate::row::Row;
+use crate::row::RankingRow;
 use crate::usage::Usage;
 use crate::{Focus, Goal};
 use dumbwaiter_measure::RunResult;
@@ -106,7 +106,7 @@ pub(crate) struct Decision {
 
 /// The runs of one device, by scheduler.
 pub(crate) struct Field<'a> {
-    pub(crate) rows: &'a [Row],
+    pub(crate) rows: &'a [RankingRow],
     pub(crate) groups: &'a [Vec<&'a RunResult>],
     pub(crate) focus: &'a Focus,
     pub(crate) goal: Goal,

@@ -10,7 +10,7 @@ use crate::focus::Focus;
 use crate::metric::Metric;
 use crate::provenance::Provenance;
 use crate::ranking::Ranking;
-use crate::row::{Axes, Row};
+use crate::row::{Axes, RankingRow};
 use crate::sentence::percent;
 
 /// Version of the JSON format of a [`Diff`].
@@ -125,10 +125,10 @@ pub fn diff(a: &Document, b: &Document) -> Diff {
 impl Diff {
     fn compare(&mut self, a: (&Document, &Ranking), b: (&Document, &Ranking)) {
         let ((_, first), (_, second)) = (a, b);
-        let same = |row: &Row, other: &Row| {
+        let same = |row: &RankingRow, other: &RankingRow| {
             (&row.scheduler, &row.via, &row.completion) == (&other.scheduler, &other.via, &other.completion)
         };
-        let pairs: Vec<(&Row, &Row)> = first
+        let pairs: Vec<(&RankingRow, &RankingRow)> = first
             .rows
             .iter()
             .filter_map(|row| Some((row, second.rows.iter().find(|other| same(row, other))?)))
@@ -159,7 +159,7 @@ impl Diff {
 }
 
 /// The runs of a row.
-fn runs<'a>(document: &'a Document, row: &Row) -> Vec<&'a RunResult> {
+fn runs<'a>(document: &'a Document, row: &RankingRow) -> Vec<&'a RunResult> {
     let here = |run: &&RunResult| {
         (&run.device, &run.variant) == (&row.device, &row.variant)
             && run.configuration() == (&row.scheduler, &row.via, &row.completion)
@@ -169,8 +169,8 @@ fn runs<'a>(document: &'a Document, row: &Row) -> Vec<&'a RunResult> {
 
 fn one(
     metric: Metric,
-    ((doc_a, ranking), row_a): ((&Document, &Ranking), &Row),
-    ((doc_b, _), row_b): ((&Document, &Ranking), &Row),
+    ((doc_a, ranking), row_a): ((&Document, &Ranking), &RankingRow),
+    ((doc_b, _), row_b): ((&Document, &Ranking), &RankingRow),
     error: f64,
 ) -> Option<Difference> {
     let focus: &Focus = &ranking.focus;
@@ -227,7 +227,7 @@ fn one(
     })
 }
 
-fn sentence(metric: Metric, ranking: &Ranking, row: &Row, found: &Difference) -> String {
+fn sentence(metric: Metric, ranking: &Ranking, row: &RankingRow, found: &Difference) -> String {
     let what = format!("{}: {}", row.name(Axes::of_rows(&ranking.rows)), metric.explained(&ranking.focus));
     let place = if found.device_a == found.device_b {
         format!("{}, ", found.device_a)

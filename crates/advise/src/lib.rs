@@ -30,7 +30,7 @@ mod usage;
 mod verdict;
 
 pub use advice::{Advice, Survey, advice};
-pub use apply::{Attribute, Commands, Place, commands, commands_with};
+pub use apply::{Attribute, Commands, TargetDrive, commands, commands_with};
 pub use bounds::Worse;
 pub use conditions::{Conditions, KERNEL_SCHEDULERS, Offered};
 pub use confidence::Confidence;
@@ -43,7 +43,7 @@ pub use metric::{Extent, Metric, Scale, USEFUL, Unit};
 pub use provenance::{Drive, DriveKind, Machine, Provenance};
 pub use ranking::{Ranking, rank, rank_under};
 pub use recommend::Recommendation;
-pub use row::{Axes, Estimate, Row};
+pub use row::{Axes, Estimate, RankingRow};
 pub use suite::{Suite, SuiteCase, SuiteLine, SuiteTotal};
 pub use usage::Usage;
 pub use verdict::Verdict;

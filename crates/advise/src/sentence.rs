@@ -9,7 +9,7 @@ use crate::confidence::Confidence;
 use crate::decision::{Decision, Doubt, Field, STARVES_AT};
 use crate::figures::repeats_a_recording;
 use crate::metric::Metric;
-use crate::row::{Axes, Row};
+use crate::row::{Axes, RankingRow};
 
 /// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
@@ -53,7 +53,7 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn row(&self, i: usize) -> &Row {
+    fn row(&self, i: usize) -> &RankingRow {
         &self.field.rows[i]
     }
 

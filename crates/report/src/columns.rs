@@ -1,7 +1,7 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::{Document, Estimate, Provenance, Row};
+use dumbwaiter_advise::{Document, Estimate, Provenance, RankingRow};
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -405,7 +405,7 @@ pub fn latency(document: &Document) -> Columns {
 }
 
 /// One row for each scheduler of each device, best first: of each metric its mean and the ends of its confidence interval.
-pub fn ranking(rows: &[Row]) -> Columns {
+pub fn ranking(rows: &[RankingRow]) -> Columns {
     let mut c = Columns::default();
     c.text("device", rows.iter().map(|r| r.device.clone()))
         .text("variant", rows.iter().map(|r| r.variant.clone()))
@@ -430,10 +430,10 @@ pub fn ranking(rows: &[Row]) -> Columns {
 
 /// Two rankings side by side: one row for each device, scheduler, completion method and metric that both have. Means whose
 /// confidence intervals do not overlap are `distinct`.
-pub fn difference(a: &[Row], b: &[Row]) -> Columns {
+pub fn difference(a: &[RankingRow], b: &[RankingRow]) -> Columns {
     let mut rows = Vec::new();
     for row in a {
-        let same = |other: &&Row| {
+        let same = |other: &&RankingRow| {
             (&row.device, &row.variant, &row.scheduler, &row.completion, &row.via)
                 == (&other.device, &other.variant, &other.scheduler, &other.completion, &other.via)
         };

@@ -3,7 +3,7 @@
 use dumbwaiter_advise::{Document, Extent, Ranking, Suite};
 use dumbwaiter_output::escape_line;
 
-use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
+use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent};
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::{Cells, lines, totals};
 use crate::table::Align;
@@ -39,7 +39,7 @@ pub(crate) fn markdown(document: &Document) -> String {
     text += &of_suite.map_or(String::new(), |tables| format!("{tables}\n{SUITE_LEGEND}\n"));
     for ranking in &rankings {
         let verdict = &ranking.verdict;
-        text += &format!("## {}: {}\n\n", plain(&place(ranking)), plain(&headline(verdict)));
+        text += &format!("## {}: {}\n\n", plain(&ranking.place()), plain(&headline(verdict)));
         text += &format!("{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));
         verdict.caveats.iter().for_each(|caveat| text += &format!("- But {}.\n", plain(caveat)));
         text += &format!("\n{}\n\n", plain(&circumstances(ranking)));

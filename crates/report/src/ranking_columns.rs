@@ -1,6 +1,6 @@
 //! The columns of a ranking: which, in which order and unit.
 
-use dumbwaiter_advise::{Estimate, Extent, Focus, Metric, Ranking, Row, Scale};
+use dumbwaiter_advise::{Estimate, Extent, Focus, Metric, Ranking, RankingRow, Scale};
 use dumbwaiter_measure::Difference;
 
 /// Marks a figure without significant difference from the best of its column.
@@ -36,7 +36,7 @@ impl Column {
     }
 
     /// The cell of a scheduler.
-    pub(crate) fn cell(&self, row: &Row) -> String {
+    pub(crate) fn cell(&self, row: &RankingRow) -> String {
         let Some(estimate) = row.metrics.get(self.metric.key()) else { return String::new() };
         let (mean, spread, mark) = self.parts(estimate);
         format!("{mean}{}{spread} {mark}", if spread.is_empty() { "" } else { " " })
