@@ -11,6 +11,7 @@ use crate::completion::Methods;
 use crate::confidence::Confidence;
 use crate::metric::USEFUL;
 use crate::race::{Decision, Gain, Loss, Race};
+use crate::sentence::{list, p_text};
 use crate::{Document, Metric, Unit};
 
 /// What to set, for machines.
@@ -218,14 +219,6 @@ fn confidence(decision: &Decision) -> (Confidence, String) {
     }
 }
 
-fn p_text(p: f64) -> String {
-    match p {
-        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
-        p if p < 0.001 => "p < 0.001".to_owned(),
-        p => format!("p = {p:.3}"),
-    }
-}
-
 fn criterion(race: &Race, decision: &Decision) -> String {
     let ranking = &decision.ranking;
     let better = if ranking.metric.higher_is_better() { "the highest" } else { "the lowest" };
@@ -289,7 +282,7 @@ fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
             "Keep {current}: {} not significantly different in {figure}.",
             match ties.as_slice() {
                 [one] => format!("{one} is"),
-                all => format!("{} are", crate::sentence::list(all)),
+                all => format!("{} are", list(all)),
             }
         ),
     }

@@ -11,7 +11,7 @@ use crate::metric::Metric;
 use crate::provenance::Provenance;
 use crate::ranking::Ranking;
 use crate::row::{Axes, RankingRow};
-use crate::sentence::percent;
+use crate::sentence::signed;
 
 /// Version of the JSON format of a [`Diff`].
 pub const DIFF_SCHEMA: u64 = 1;
@@ -205,9 +205,9 @@ fn one(
         }
         _ => Change::Inconclusive,
     };
-    let signed = |by: f64| if metric.higher_is_better() { -by } else { by };
+    let directed = |by: f64| if metric.higher_is_better() { -by } else { by };
     let ci95 = worse.bounds.map(|[least, most]| {
-        let (x, y) = (signed(least), signed(most));
+        let (x, y) = (directed(least), directed(most));
         [rounded(x.min(y)), rounded(x.max(y))]
     });
     Some(Difference {
@@ -221,7 +221,7 @@ fn one(
         decides: metric == ranking.metric,
         a,
         b,
-        effect: if a.is_finite() && b.is_finite() { rounded(signed(worse.by)) } else { f64::NAN },
+        effect: if a.is_finite() && b.is_finite() { rounded(directed(worse.by)) } else { f64::NAN },
         ci95,
         verdict,
     })
@@ -243,10 +243,6 @@ fn sentence(metric: Metric, ranking: &Ranking, row: &RankingRow, found: &Differe
         None => format!("{}, single runs", signed(found.effect)),
     };
     format!("{place}{what} {figures} ({interval}): {}", found.verdict.name())
-}
-
-fn signed(fraction: f64) -> String {
-    format!("{}{}", if fraction >= 0.0 { "+" } else { "" }, percent(fraction))
 }
 
 fn rounded(fraction: f64) -> f64 {

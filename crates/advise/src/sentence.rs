@@ -24,6 +24,21 @@ pub(crate) fn percent(fraction: f64) -> String {
     if percent.abs() < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
+/// `-12 %`, `+3.1 %`.
+pub(crate) fn signed(fraction: f64) -> String {
+    let sign = if fraction < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", percent(fraction.abs()))
+}
+
+/// `p = 0.012`, `p < 0.001`.
+pub(crate) fn p_text(p: f64) -> String {
+    match p {
+        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p => format!("p = {p:.3}"),
+    }
+}
+
 /// An upper bound: never rounded down.
 fn percent_up(fraction: f64) -> String {
     let tenths = (fraction * 1000.0 - 1e-9).ceil().max(0.0);

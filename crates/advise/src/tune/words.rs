@@ -7,7 +7,7 @@ use super::claim::Claim;
 use super::search::{Choice, Outcome};
 use crate::focus::Focus;
 use crate::metric::{Metric, Unit};
-use crate::sentence::percent;
+use crate::sentence::{p_text, signed};
 
 /// `p99 latency of interactive 12.1 ms in place of 18.0 ms with the defaults of bfq (-33 %, with 95 % confidence -40 % to -25 %,
 /// p < 0.001, 10 held-out seeds)`.
@@ -25,21 +25,12 @@ fn worth(claim: &Claim, focus: &Focus, of: &Candidate) -> String {
         _ if metric.unit() == Unit::Percent => format!(", with 95 % confidence {low:+.1} to {high:+.1}"),
         _ => format!(", with 95 % confidence {low:+.3} to {high:+.3}"),
     });
-    let p = claim.p.map_or("one recorded load, so chance is unknown".to_owned(), |p| match p {
-        p if p < 0.001 => "p < 0.001".to_owned(),
-        p => format!("p = {p:.3}"),
-    });
+    let p = claim.p.map_or("one recorded load, so chance is unknown".to_owned(), p_text);
     let seeds = match claim.held_out.len() {
         0 | 1 => String::new(),
         n => format!(", {n} held-out seeds"),
     };
     format!("{figure} {tuned} in place of {defaults} with the defaults of {of} ({change}{ci95}, {p}{seeds})")
-}
-
-/// `-12 %`, `+3.1 %`.
-fn signed(fraction: f64) -> String {
-    let sign = if fraction < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", percent(fraction.abs()))
 }
 
 /// The choice in a sentence or two.
