@@ -24,7 +24,6 @@ impl<const BITS: u32, const MAX: u64> Histogram<BITS, MAX> {
     pub const BITS: u32 = BITS;
 
     /// With all its buckets, so that counting allocates nothing.
-    #[expect(clippy::new_without_default, reason = "the default has no buckets yet")]
     pub fn new() -> Self {
         Histogram { counts: vec![0; Self::bucket(MAX) + 1] }
     }

@@ -29,8 +29,8 @@ pub use histogram::Histogram;
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,
-    Nested, NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
-    TimeMap,
+    Nested, NestedRow, OpStats, Percentile, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries,
+    TenantStats, TimeMap,
 };
 pub use stats::{
     Comparison, Difference, SIGNIFICANCE, Sample, TestKind, compare, holm, median, paired, student_quantile, student_t,

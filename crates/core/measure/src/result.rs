@@ -63,9 +63,12 @@ impl Default for Latency {
     }
 }
 
+/// A percentile of a latency: its name, percent, and value.
+pub type Percentile = (&'static str, f64, fn(&Latency) -> f64);
+
 impl Latency {
-    /// The percentiles that it has, rising: name, percent and value.
-    pub const PERCENTILES: [(&str, f64, fn(&Latency) -> f64); 5] = [
+    /// The percentiles that it has, rising.
+    pub const PERCENTILES: [Percentile; 5] = [
         ("p50", 50.0, |l| l.p50),
         ("p95", 95.0, |l| l.p95),
         ("p99", 99.0, |l| l.p99),

@@ -28,10 +28,10 @@ struct MetricRow {
     is_starved: fn(&RunResult, &Focus) -> bool,
     /// In place of a figure where a run starved.
     starved: &'static str,
-    /// The tables that have it, its place in them from left to right, and whether it says something beside the others there.
+    /// The tables that may have it, its place in them from left to right, and whether they do, by the metrics that the runs have.
     extent: Extent,
     place: u8,
-    beside: fn(&dyn Fn(Metric) -> bool) -> bool,
+    shown_if: fn(&dyn Fn(Metric) -> bool) -> bool,
 }
 
 /// A latency that no table shows.
@@ -50,7 +50,7 @@ const PLAIN: MetricRow = MetricRow {
     starved: "starved",
     extent: Extent::Files,
     place: 0,
-    beside: |_| true,
+    shown_if: |_| true,
 };
 
 /// Runs have both reads and writes.
@@ -98,7 +98,7 @@ metrics! {
     P99 {
         key: "latency_p99_us", name: "p99 latency", heading: "p99", of: |run, _| run.latency_us.p99,
         is_known: |run, _| run.latency_us.is_known(0.99),
-        extent: Extent::FirstScreen, place: 80, beside: |has| !mixed(has),
+        extent: Extent::FirstScreen, place: 80, shown_if: |has| !mixed(has),
     }
     /// 99.9th percentile of the latency, us.
     P999 {
@@ -109,13 +109,13 @@ metrics! {
     ReadP99 {
         key: "read_p99_us", name: "p99 latency of reads", heading: "read p99", of: |run, _| run.read.latency_us.p99,
         is_known: |run, _| run.read.latency_us.is_known(0.99),
-        extent: Extent::FirstScreen, place: 60, beside: mixed,
+        extent: Extent::FirstScreen, place: 60, shown_if: mixed,
     }
     /// 99th percentile of writes, us.
     WriteP99 {
         key: "write_p99_us", name: "p99 latency of writes", heading: "write p99", of: |run, _| run.write.latency_us.p99,
         is_known: |run, _| run.write.latency_us.is_known(0.99),
-        extent: Extent::FirstScreen, place: 70, beside: mixed,
+        extent: Extent::FirstScreen, place: 70, shown_if: mixed,
     }
     /// 99th percentile of the latency of the [`Focus`], us.
     FocusP99 {
@@ -168,7 +168,7 @@ metrics! {
     CtxPerIo {
         key: "ctx_per_io", name: "context switches per I/O", heading: "ctx/IO", unit: Unit::PerIo,
         of: |run, _| run.cpu.ctx_per_io,
-        extent: Extent::FirstScreen, place: 180, beside: |has| has(Metric::JPerMio),
+        extent: Extent::FirstScreen, place: 180, shown_if: |has| has(Metric::JPerMio),
     }
     /// Joules per million I/Os.
     JPerMio {
@@ -191,7 +191,7 @@ impl Metric {
 
     /// The metrics of a table, most important first. `has`: whether the runs have a metric.
     pub fn columns(extent: Extent, has: &dyn Fn(Metric) -> bool) -> Vec<Metric> {
-        let shown = |metric: &Metric| metric.row().extent <= extent && (metric.row().beside)(has);
+        let shown = |metric: &Metric| metric.row().extent <= extent && (metric.row().shown_if)(has);
         let mut columns: Vec<Metric> = Metric::ALL.into_iter().filter(shown).collect();
         columns.sort_by_key(|metric| metric.row().place);
         columns
