@@ -158,7 +158,7 @@ fn starving(scheduler: &str, seed: u64) -> RunResult {
     shared(scheduler, seed, &requests)
 }
 
-fn row<'a>(ranking: &'a Ranking, name: &str) -> &'a Row {
+fn row<'a>(ranking: &'a Ranking, name: &str) -> &'a RankingRow {
     ranking.rows.iter().find(|row| row.scheduler == name).unwrap()
 }
 

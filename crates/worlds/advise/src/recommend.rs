@@ -1,6 +1,6 @@
 //! The recommendation of one device in a sentence, as results have it since schema 2; [`crate::Verdict`] holds the same by parts.
 
-use crate::criterion::Goal;
+use crate::goal::Goal;
 use serde::{Deserialize, Serialize};
 
 /// The scheduler that leads on one device, with the reason and the caveats.
