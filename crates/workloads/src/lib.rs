@@ -4,6 +4,7 @@
 pub mod applications;
 pub mod fio;
 pub mod generate;
+mod options;
 pub mod page_cache;
 pub mod units;
 
