@@ -6,9 +6,9 @@ use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::error::{Error, show};
 use super::input::{Input, LOOK_AHEAD_BYTES};
-use super::record::{Counts, Event, Record};
+use super::record::{Counts, Event, Known, Record};
 use super::table::{ROUNDED, cover};
-use super::text::Source;
+use super::text::{Opened, Opening, Source};
 
 /// First bytes of the header.
 const MAGIC: &[u8] = b"$$TR_IOREC";
@@ -21,7 +21,7 @@ const ID: u32 = 0x0004_0001;
 const TRACE_SECTOR_BYTES: u64 = 256;
 
 /// An SRT file.
-pub(crate) struct HpSrt {
+struct HpSrt {
     input: Input,
     records: u64,
     skipped: Counts,
@@ -33,21 +33,19 @@ pub(crate) fn detect(start: &[u8]) -> bool {
     start.starts_with(MAGIC) || start.starts_with(RECORD)
 }
 
-impl HpSrt {
-    /// Opens a file and skips its header, if it has one.
-    pub(crate) fn new(mut input: Input) -> Result<HpSrt, Error> {
-        let head = input.peek(LOOK_AHEAD_BYTES)?;
-        if head.starts_with(RECORD) {
-            return Ok(HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 });
-        }
+/// Opens a file and skips its header, if it has one.
+pub(crate) fn open(mut input: Input, _: &Opening) -> Opened {
+    let head = input.peek(LOOK_AHEAD_BYTES)?;
+    if !head.starts_with(RECORD) {
         let (start, end) = (show(head), head.iter().position(|b| *b == 0x0c));
         let Some(end) = end.filter(|_| head.starts_with(MAGIC)) else {
             let expected = "a header that starts with $$TR_IOREC and ends with a form feed";
             return Err(Error::bad(input.path(), "header".into(), start, expected));
         };
         input.skip(end + 1);
-        Ok(HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 })
     }
+    let source = HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 };
+    Ok((Known { tasks: false, ..Known::ALL }, Box::new(source)))
 }
 
 impl Source for HpSrt {
@@ -101,9 +99,7 @@ impl Source for HpSrt {
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Reads and writes delimited lines by a list of columns.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 
 use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
 use dumbwaiter_learn::Tag;
 
-use super::columns::{Column, Columns, OpStyle};
+use super::columns::{Column, Columns, Layout, OpStyle};
+use super::error::{Error, show};
+use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::number;
 use super::record::{Counts, Event, NAMED, Record};
-use super::text::{Fault, Line, LineParser};
+use super::record_writer::{Expressible, Lost, NO_WORD, RecordWriter, Writing};
+use super::text::{Fault, Line, LineParser, Opened, Opening, TextSource, first_lines, header};
 
 /// Default size of the records of a trace without sizes, bytes.
 pub(crate) const ASSUMED_BYTES: u32 = 4096;
@@ -58,6 +61,18 @@ pub(crate) fn cover(offset: u64, bytes: u64) -> Result<(u64, u32, bool), &'stati
     let end = offset.checked_add(bytes).ok_or("offset over 64 bits")?.div_ceil(SECTOR_BYTES);
     let sectors = u32::try_from(end - sector).map_err(|_| TOO_LONG)?;
     Ok((sector, sectors, !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES)))
+}
+
+/// The arrival of `record` with the range from byte `offset`; counts widened ranges in `rounded`.
+pub(crate) fn arrival(mut record: Record, offset: u64, bytes: u64, rounded: &mut u64) -> Line {
+    match cover(offset, bytes) {
+        Ok((sector, sectors, widened)) => {
+            (record.sector, record.sectors) = (sector, sectors);
+            *rounded += u64::from(widened);
+            Line::Event(Event::Arrive(record))
+        }
+        Err(reason) => Line::Skip(reason),
+    }
 }
 
 /// A parser of delimited lines.
@@ -116,7 +131,7 @@ fn unquote(field: &[u8]) -> &[u8] {
 }
 
 /// Number of fields of a line with this delimiter.
-pub(crate) fn fields(line: &[u8], delimiter: u8) -> usize {
+fn fields(line: &[u8], delimiter: u8) -> usize {
     let mut rest = Some(line);
     let mut n = 0;
     while field(&mut rest, delimiter).is_some() {
@@ -126,7 +141,7 @@ pub(crate) fn fields(line: &[u8], delimiter: u8) -> usize {
 }
 
 /// The delimiter that gives a line exactly `want` fields, or at least as many; `prefer` among several.
-pub(crate) fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
+fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
     let all = [prefer, b',', b'\t', b';', b'|', b' '].map(|d| (d, fields(line, d)));
     let exact = all.iter().find(|(_, n)| *n == want);
     exact.or_else(|| all.iter().find(|(_, n)| *n > want)).map(|(d, _)| *d)
@@ -234,20 +249,11 @@ impl LineParser for Table {
             record.time = Nanos(self.clock);
             self.clock = self.clock.wrapping_add(gap);
         }
-        match cover(offset, bytes) {
-            Ok((sector, sectors, widened)) => {
-                (record.sector, record.sectors) = (sector, sectors);
-                self.rounded += u64::from(widened);
-                Line::Event(Event::Arrive(record))
-            }
-            Err(reason) => Line::Skip(reason),
-        }
+        arrival(record, offset, bytes, &mut self.rounded)
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }
 
@@ -295,7 +301,7 @@ impl OpStyle {
 }
 
 /// An operation as a letter or a word, in any case.
-pub(crate) fn op_word(text: &[u8]) -> Option<Op> {
+fn op_word(text: &[u8]) -> Option<Op> {
     let is = |words: &[&str]| words.iter().any(|w| text.eq_ignore_ascii_case(w.as_bytes()));
     let all: [(&[&str], Op); 6] = [
         (&["r", "read", "rd", "rs"], Op::Read),
@@ -342,26 +348,82 @@ fn op_text(op: Op, style: OpStyle) -> Option<&'static str> {
     }
 }
 
-/// Information lost in a written line.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost {
-    /// The format cannot express the operation: nothing was written.
-    pub(crate) op: bool,
-    /// The time was truncated to the column's unit.
-    pub(crate) time: bool,
-    /// The range was widened to the column's unit.
-    pub(crate) range: bool,
+/// Opens delimited text.
+pub(crate) fn open(mut input: Input, opening: &Opening) -> Opened {
+    let layout = opening.layout;
+    let list = opening.columns.cloned().or_else(|| layout.map(Layout::list)).expect("delimited formats have columns");
+    let start = input.peek(LOOK_AHEAD_BYTES)?;
+    let found = delimiter(start, start.len() < LOOK_AHEAD_BYTES, &list, layout.map_or(b',', |l| l.delimiter));
+    let Some(delimiter) = found else {
+        let shown = show(start.split(|b| *b == b'\n').next().unwrap_or(&[]));
+        let expected = format!("{} fields: {list}", list.list.len());
+        return Err(Error::bad(input.path(), "line 1".into(), shown, expected));
+    };
+    let known = list.known();
+    let table = Table::new(list, delimiter, layout.is_none_or(|l| l.extra), opening.assumed);
+    Ok((known, Box::new(TextSource::new(input, Box::new(table), opening.format))))
+}
+
+/// Delimiter for a column list, from the first line that is neither comment nor header.
+fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) -> Option<u8> {
+    let lines = first_lines(start, all);
+    let mut lines = lines.iter().filter(|l| !l.starts_with(b"#"));
+    let first = lines.next()?;
+    let line = lines.next().filter(|_| header(first)).unwrap_or(first);
+    let want = columns.list.len();
+    // A name may contain white space, so the number of fields does not decide.
+    let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;
+    if named { Some(b' ') } else { delimiter_of(line, want, prefer) }
+}
+
+/// Writes delimited text.
+struct TableWriter {
+    columns: Columns,
+    delimiter: u8,
+    /// Fewest decimals of times; `None` for whole numbers.
+    decimals: Option<usize>,
+}
+
+pub(crate) fn writer(out: &mut Vec<u8>, Writing { columns, layout, .. }: Writing) -> io::Result<Box<dyn RecordWriter>> {
+    let columns = columns.expect("delimited formats have columns");
+    if let Some(header) = layout.map_or(Some(columns.as_str()), |l| l.header) {
+        out.extend(header.as_bytes());
+        out.push(b'\n');
+    }
+    let (delimiter, decimals) = layout.map_or((b',', Some(0)), |l| (l.delimiter, l.decimals));
+    Ok(Box::new(TableWriter { columns, delimiter, decimals }))
+}
+
+impl RecordWriter for TableWriter {
+    fn expressible(&self) -> Expressible {
+        Expressible {
+            fields: self.columns.known(),
+            measured: self.columns.has(|c| matches!(c, Column::Latency(_))),
+            marks: false,
+            tags: self.columns.has(|c| *c == Column::Tag),
+        }
+    }
+
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        record: &Record,
+        next: Option<Nanos>,
+    ) -> io::Result<Result<Lost, &'static str>> {
+        let written = write_line(out, record, next, &self.columns, self.delimiter, self.decimals);
+        Ok(written.inspect(|_| out.push(b'\n')))
+    }
 }
 
 /// Writes a record as a line without its end. `next` is the arrival of the next record.
-pub(crate) fn write_line(
+fn write_line(
     out: &mut Vec<u8>,
     record: &Record,
     next: Option<Nanos>,
     columns: &Columns,
     delimiter: u8,
     decimals: Option<usize>,
-) -> Lost {
+) -> Result<Lost, &'static str> {
     let mut lost = Lost::default();
     let start = out.len();
     let start_byte = record.sector.saturating_mul(SECTOR_BYTES);
@@ -391,8 +453,7 @@ pub(crate) fn write_line(
                 Some(text) => out.extend(text.as_bytes()),
                 None => {
                     out.truncate(start);
-                    lost.op = true;
-                    return lost;
+                    return Err(NO_WORD);
                 }
             },
             Column::Offset(unit) => {
@@ -418,7 +479,7 @@ pub(crate) fn write_line(
             Column::Skip => out.push(b'0'),
         }
     }
-    lost
+    Ok(lost)
 }
 
 fn put(out: &mut Vec<u8>, n: u64) {
