@@ -128,24 +128,12 @@ pub(crate) fn open(input: Input, opening: &Opening) -> Opened {
 impl Source for Blktrace {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            let at = self.input.offset();
             let mut record = [0; RECORD_BYTES];
-            let n = self.input.read(&mut record)?;
-            if n == 0 {
+            if !self.input.record(&mut record, "a blktrace record", self.records)? {
                 return Ok(None);
             }
-            let path = self.input.path();
-            if n < RECORD_BYTES {
-                if record[..n].iter().all(|b| *b == 0) {
-                    return Ok(None);
-                }
-                return Err(Error::Truncated { path: path.into(), what: "a blktrace record", records: self.records });
-            }
+            let (path, at) = (self.input.path(), self.input.offset() - RECORD_BYTES as u64);
             let Some((big, version)) = magic(&record) else {
-                if record.iter().all(|b| *b == 0) {
-                    // Padding to a block boundary.
-                    continue;
-                }
                 let value = format!("{:02x?}", &record[..4]);
                 return Err(Error::bad(path, format!("byte {at}"), value, "the magic 0x65617407 of a blktrace record"));
             };

@@ -51,20 +51,12 @@ pub(crate) fn open(mut input: Input, _: &Opening) -> Opened {
 impl Source for HpSrt {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            let at = self.input.offset();
             let mut r = [0u8; RECORD_WORDS * 4];
-            let n = self.input.read(&mut r)?;
-            if r[..n].iter().all(|b| *b == 0) {
-                if n == r.len() {
-                    continue; // padding
-                }
+            if !self.input.record(&mut r, "an SRT record", self.records)? {
                 return Ok(None);
             }
             let word = |i: usize| u32::from_be_bytes(r[i * 4..i * 4 + 4].try_into().expect("four bytes"));
-            let path = self.input.path();
-            if n < r.len() {
-                return Err(Error::Truncated { path: path.into(), what: "an SRT record", records: self.records });
-            }
+            let (path, at) = (self.input.path(), self.input.offset() - r.len() as u64);
             let size = word(0) as usize;
             if size < r.len() || size > 4096 {
                 let value = format!("record size {size}");

@@ -97,26 +97,7 @@ impl TraceReader {
     fn over(mut inputs: Vec<Input>, options: &Options) -> Result<TraceReader, Error> {
         let paths: Vec<PathBuf> = inputs.iter().map(|i| i.path().to_path_buf()).collect();
         let mut notes = Vec::new();
-        let mut format = None;
-        let mut columns = options.columns.clone();
-        for input in &mut inputs {
-            let found = identify(input, options)?;
-            if *format.get_or_insert(found.format) != found.format {
-                let other = format.map_or("", Format::name);
-                let expected = format!("all files of one format; the first is {other}");
-                return Err(Error::bad(input.path(), "header".into(), found.format.name(), expected));
-            }
-            if !found.others.is_empty() && notes.is_empty() {
-                let names: Vec<&str> = found.others.iter().map(|f| f.name()).collect();
-                let (took, or) = (found.format, names.join(" or "));
-                notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
-            }
-            if !found.unused.is_empty() {
-                notes.push(format!("columns that are not used: {}", found.unused.join(", ")));
-            }
-            columns = columns.or(found.columns);
-        }
-        let format = format.expect("there is a file");
+        let (format, columns) = agreed(&mut inputs, options, &mut notes)?;
         let row = format.row();
         let arrival = match (row.arrivals, options.arrival) {
             (Some(arrivals), None) => Some(pick_arrival(&mut inputs, arrivals, &mut notes)?),
@@ -346,6 +327,34 @@ impl Iterator for TraceReader {
         self.failed = matches!(next, Some(Err(_)));
         next
     }
+}
+
+/// The format of all files, and the columns of delimited ones.
+fn agreed(
+    inputs: &mut [Input],
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<(Format, Option<Columns>), Error> {
+    let mut format = None;
+    let mut columns = options.columns.clone();
+    for input in inputs {
+        let found = identify(input, options)?;
+        if *format.get_or_insert(found.format) != found.format {
+            let other = format.map_or("", Format::name);
+            let expected = format!("all files of one format; the first is {other}");
+            return Err(Error::bad(input.path(), "header".into(), found.format.name(), expected));
+        }
+        if !found.others.is_empty() && notes.is_empty() {
+            let names: Vec<&str> = found.others.iter().map(|f| f.name()).collect();
+            let (took, or) = (found.format, names.join(" or "));
+            notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
+        }
+        if !found.unused.is_empty() {
+            notes.push(format!("columns that are not used: {}", found.unused.join(", ")));
+        }
+        columns = columns.or(found.columns);
+    }
+    Ok((format.expect("there is a file"), columns))
 }
 
 /// Format of a file, from the options or its content.

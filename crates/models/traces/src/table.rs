@@ -146,94 +146,79 @@ fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
     exact.or_else(|| all.iter().find(|(_, n)| *n > want)).map(|(d, _)| *d)
 }
 
+/// What the fields of a line say.
+struct Fields<'a> {
+    record: Record,
+    offset: u64,
+    bytes: u64,
+    gap: u64,
+    device: Option<&'a [u8]>,
+    host: Option<&'a [u8]>,
+}
+
+fn below(text: &[u8], limit: u32) -> Option<u32> {
+    number::unsigned32(text).filter(|n| *n < limit)
+}
+
+impl Table {
+    /// Takes the value of a column; the error is what was expected.
+    fn take<'a>(&mut self, column: Column, text: &'a [u8], f: &mut Fields<'a>) -> Result<(), &'static str> {
+        let r = &mut f.record;
+        match column {
+            Column::Skip | Column::Name => {}
+            Column::Time(unit) => r.time = Nanos(number::time(text, unit).ok_or("a time")?),
+            Column::Gap(unit) => f.gap = number::time(text, unit).ok_or("a time to the next request")?,
+            Column::Op(style) => r.op = op(text, style).ok_or(style.expected())?,
+            Column::Offset(unit) => f.offset = length(text, unit).ok_or("an offset (a whole number)")?,
+            Column::Size(unit) => f.bytes = length(text, unit).ok_or("a size (a whole number)")?,
+            Column::Device | Column::Host if text.is_empty() => return Err("a device"),
+            Column::Device => f.device = Some(text),
+            Column::Host => f.host = Some(text),
+            Column::Major => r.device |= below(text, 1 << 12).ok_or("a major device number")? << 20,
+            Column::Minor => r.device |= below(text, 1 << 20).ok_or("a minor device number")?,
+            Column::Task if text.is_empty() => return Err("a process"),
+            Column::Task => r.task = below(text, NAMED).unwrap_or_else(|| self.tasks.number(text)),
+            Column::Sync => match text {
+                b"S" | b"s" | b"1" => r.flags = r.flags.with(Flags::SYNC),
+                b"A" | b"a" | b"0" => {}
+                _ => return Err("S or A"),
+            },
+            Column::Tag => r.tag = tag(text).map_err(|()| "an I/O tag: 0 to 23, or its name")?,
+            Column::Latency(unit) => r.latency = measured(text, unit).map_err(|()| "a latency")?,
+            Column::Wait(unit) => r.wait = measured(text, unit).map_err(|()| "a waiting time")?,
+        }
+        Ok(())
+    }
+}
+
 impl LineParser for Table {
-    /// Long because it has one arm for each kind of column.
     fn parse(&mut self, line: &[u8]) -> Line {
         if line.starts_with(b"#") {
             return Line::Ignored;
         }
-        let mut record = Record::new(Op::Read, 0, 0);
+        let bytes = u64::from(self.assumed);
+        let mut f = Fields { record: Record::new(Op::Read, 0, 0), offset: 0, bytes, gap: 0, device: None, host: None };
         let mut rest = Some(line);
-        let (mut offset, mut bytes) = (0u64, u64::from(self.assumed));
-        let mut gap = 0;
-        let (mut device, mut host) = (None, None);
-        let mut at = 0;
-        while at < self.columns.list.len() {
+        for at in 0..self.columns.list.len() {
             let column = self.columns.list[at];
-            at += 1;
             let Some(text) = field(&mut rest, self.delimiter) else {
                 return Fault::line(line, "more fields in the line");
             };
-            match column {
-                Column::Skip => {}
-                Column::Name => {
-                    // A name may contain the delimiter: the surplus fields belong to it.
-                    let left = rest.map_or(0, |r| fields(r, self.delimiter));
-                    for _ in 0..left.saturating_sub(self.columns.list.len() - at) {
-                        field(&mut rest, self.delimiter);
-                    }
+            if column == Column::Name {
+                // A name may contain the delimiter: the surplus fields belong to it.
+                let left = rest.map_or(0, |r| fields(r, self.delimiter));
+                for _ in 0..left.saturating_sub(self.columns.list.len() - at - 1) {
+                    field(&mut rest, self.delimiter);
                 }
-                Column::Time(unit) => match number::time(text, unit) {
-                    Some(ns) => record.time = Nanos(ns),
-                    None => return Fault::field(line, text, "a time"),
-                },
-                Column::Gap(unit) => match number::time(text, unit) {
-                    Some(ns) => gap = ns,
-                    None => return Fault::field(line, text, "a time to the next request"),
-                },
-                Column::Op(style) => match op(text, style) {
-                    Some(op) => record.op = op,
-                    None => return Fault::field(line, text, style.expected()),
-                },
-                Column::Offset(unit) => match length(text, unit) {
-                    Some(n) => offset = n,
-                    None => return Fault::field(line, text, "an offset (a whole number)"),
-                },
-                Column::Size(unit) => match length(text, unit) {
-                    Some(n) => bytes = n,
-                    None => return Fault::field(line, text, "a size (a whole number)"),
-                },
-                Column::Device | Column::Host if text.is_empty() => return Fault::field(line, text, "a device"),
-                Column::Device => device = Some(text),
-                Column::Host => host = Some(text),
-                Column::Major => match number::unsigned32(text) {
-                    Some(n) if n < 1 << 12 => record.device |= n << 20,
-                    _ => return Fault::field(line, text, "a major device number"),
-                },
-                Column::Minor => match number::unsigned32(text) {
-                    Some(n) if n < 1 << 20 => record.device |= n,
-                    _ => return Fault::field(line, text, "a minor device number"),
-                },
-                Column::Task => match number::unsigned32(text) {
-                    _ if text.is_empty() => return Fault::field(line, text, "a process"),
-                    Some(n) if n < NAMED => record.task = n,
-                    _ => record.task = self.tasks.number(text),
-                },
-                Column::Sync => match text {
-                    b"S" | b"s" | b"1" => record.flags = record.flags.with(Flags::SYNC),
-                    b"A" | b"a" | b"0" => {}
-                    _ => return Fault::field(line, text, "S or A"),
-                },
-                Column::Tag => match tag(text) {
-                    Ok(tag) => record.tag = tag,
-                    Err(()) => return Fault::field(line, text, "an I/O tag: 0 to 23, or its name"),
-                },
-                Column::Latency(unit) => match measured(text, unit) {
-                    Ok(ns) => record.latency = ns,
-                    Err(()) => return Fault::field(line, text, "a latency"),
-                },
-                Column::Wait(unit) => match measured(text, unit) {
-                    Ok(ns) => record.wait = ns,
-                    Err(()) => return Fault::field(line, text, "a waiting time"),
-                },
+            }
+            if let Err(expected) = self.take(column, text, &mut f) {
+                return Fault::field(line, text, expected);
             }
         }
+        let Fields { mut record, offset, bytes, gap, device, host } = f;
         record.device |= match (device, host) {
             (None, None) => 0,
-            (Some(name), None) | (None, Some(name)) => match number::unsigned32(name) {
-                Some(n) if n < NAMED => n,
-                _ => self.devices.number(name),
-            },
+            (Some(name), None) | (None, Some(name)) => below(name, NAMED).unwrap_or_else(|| self.devices.number(name)),
             // Every format with both has them next to each other, so one slice names both.
             (Some(device), Some(host)) => self.devices.number(between(line, device, host)),
         };

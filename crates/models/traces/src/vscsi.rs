@@ -78,20 +78,12 @@ struct Vscsi {
 impl Source for Vscsi {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            let at = self.input.offset();
             let mut whole = [0u8; 40];
             let r = &mut whole[..self.version.bytes()];
-            let n = self.input.read(r)?;
-            if r[..n].iter().all(|b| *b == 0) {
-                if n == r.len() {
-                    continue; // padding
-                }
+            if !self.input.record(r, "a vscsi record", self.records)? {
                 return Ok(None);
             }
-            let path = self.input.path();
-            if n < r.len() {
-                return Err(Error::Truncated { path: path.into(), what: "a vscsi record", records: self.records });
-            }
+            let (path, at) = (self.input.path(), self.input.offset() - r.len() as u64);
             let (command, version) = self.version.command(r);
             let mark = if self.version == Version::One { 1 } else { 2 };
             if version >> 8 != mark {
