@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Setup, TickClock};
-use dumbwaiter_devices::{DeviceModel, Kind};
+use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
@@ -172,7 +172,7 @@ pub(crate) fn start<'a>(
         tasks: load.task_specs,
     });
     let profile = host_profile(&s.host.profile)?;
-    let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
+    let legacy_link = facts.rotational || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
     let device_seed = seed ^ DEVICE_SEED;
     let replacements = replacements(s, config.setup)?;

@@ -1,13 +1,14 @@
-//! Relations that the parameters of a flash SSD must keep.
+//! A flash SSD by its parameters, and the relations that these must keep.
 
+use super::Ssd;
 use super::ftl::{Shape, UNMAPPED};
 use super::params::Params;
-use crate::Error;
 use crate::keys::invalid;
+use crate::kind::DeviceParams;
+use crate::{Device, Error, Facts};
 
-impl Params {
-    /// Checks the relations between parameters.
-    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+impl DeviceParams for Params {
+    fn checked(self, origin: &str) -> Result<Params, Error> {
         if self.interface == "sata" && self.ncq_depth > 32 {
             return Err(invalid(origin, "ncq_depth", self.ncq_depth, "a whole number from 1 to 32 on SATA"));
         }
@@ -27,5 +28,29 @@ impl Params {
             return Err(invalid(origin, "gc_low", self.gc_low, "gc_hard <= gc_low <= gc_high"));
         }
         Ok(self)
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: self.ncq_depth * u32::from(self.queues),
+            queues: self.queues,
+            rotational: false,
+            volatile_cache: self.write_buffer_bytes() > 0,
+            fua: true,
+            max_sectors: self.max_sectors,
+        }
+    }
+
+    fn capacity_sectors(&mut self) -> &mut u64 {
+        &mut self.capacity_sectors
+    }
+
+    fn build(&self, seed: u64) -> Box<dyn Device> {
+        Box::new(Ssd::new(self, seed))
+    }
+
+    fn nvme(&self) -> bool {
+        self.interface == "nvme"
     }
 }

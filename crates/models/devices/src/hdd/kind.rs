@@ -1,13 +1,22 @@
-//! Relations that the parameters of a hard disk must keep.
+//! A hard disk by its parameters, and the relations that these must keep.
 
+use std::sync::Arc;
+
+use dumbwaiter_block::ServiceOracle;
+
+use super::Hdd;
 use super::geometry::Geometry;
 use super::params::Params;
-use crate::Error;
+use super::positioning::Positioning;
 use crate::keys::invalid;
+use crate::kind::DeviceParams;
+use crate::{Device, Error, Facts};
 
-impl Params {
-    /// Checks the relations between parameters.
-    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+impl DeviceParams for Params {
+    /// Those of a conventional drive.
+    const OPTIONAL: &[(&str, f64)] = &[("smr_cache_gib", 0.0), ("smr_band_mib", 0.0), ("smr_idle_ms", 0.0)];
+
+    fn checked(self, origin: &str) -> Result<Params, Error> {
         if self.zones > self.cylinders {
             let expected = format!("at most cylinders, {}", self.cylinders);
             return Err(invalid(origin, "zones", self.zones, expected));
@@ -41,12 +50,36 @@ impl Params {
         Ok(self)
     }
 
+    fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: self.ncq_depth,
+            queues: 1,
+            rotational: true,
+            volatile_cache: self.write_cache_sectors() > 0,
+            fua: true,
+            max_sectors: self.max_sectors,
+        }
+    }
+
+    fn capacity_sectors(&mut self) -> &mut u64 {
+        &mut self.capacity_sectors
+    }
+
     /// Adds surfaces until the disk has room for `sectors`.
-    pub(crate) fn grow(&mut self, sectors: u64) {
+    fn grow(&mut self, sectors: u64) {
         let most = Geometry::new(self).sectors().max(1);
         let sectors = sectors.saturating_add(self.smr_cache_sectors());
         let factor = u32::try_from(sectors.div_ceil(most)).unwrap_or(u32::MAX);
         self.surfaces = self.surfaces.saturating_mul(factor);
         self.capacity_sectors = self.capacity_sectors.max(sectors - self.smr_cache_sectors());
+    }
+
+    fn build(&self, seed: u64) -> Box<dyn Device> {
+        Box::new(Hdd::new(self, seed))
+    }
+
+    fn oracle(&self, seed: u64) -> Option<Arc<dyn ServiceOracle>> {
+        Some(Arc::new(Positioning::new(self, seed)))
     }
 }
