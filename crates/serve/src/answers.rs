@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Context, Handover, Nanos};
 
 use crate::Error;
+use crate::event::ClientEvent;
 use crate::histogram::LatencyHistogram;
 use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
 use crate::settings::{DEVICE_DEPTH, DeviceDepth, ExportSettings, place};
@@ -176,7 +177,7 @@ impl Shard {
         if tenant.connections == 0 {
             self.volume.remove_tenant(index);
         } else if hard {
-            self.disconnect_tenant(index);
+            self.disconnect_tenant(index)?;
         }
         Ok(())
     }
@@ -199,7 +200,7 @@ impl Shard {
 
     /// Has the tenant a client whose disk must not become smaller?
     pub(crate) fn refuses_to_shrink(&self, index: u32) -> bool {
-        self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink())
+        self.clients.iter().flatten().any(|client| client.info().tenant == index && !client.info().may_shrink)
     }
 
     /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
@@ -223,8 +224,8 @@ impl Shard {
         if let Some(tenant) = self.volume.tenant_mut(index) {
             (tenant.size, tenant.settings) = (size, settings);
         }
-        for client in self.clients.iter_mut().flatten().filter(|client| client.tenant() == index) {
-            client.resized(size);
+        for client in self.clients.iter_mut().flatten().filter(|client| client.info().tenant == index) {
+            client.handle(ClientEvent::Resized(size), &mut self.volume)?;
         }
         self.publish(index)
     }

@@ -20,6 +20,7 @@ mod demo;
 mod depth_search;
 mod device_depth;
 mod error;
+mod event;
 mod export_text;
 mod from_file;
 #[doc(hidden)]

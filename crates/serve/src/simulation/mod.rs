@@ -95,7 +95,7 @@ struct Simulation {
     folder: tempfile::TempDir,
     history: History,
     next_change: Nanos,
-    happened: Vec<crate::volume::Happened>,
+    events: Vec<crate::event::VolumeEvent>,
     log: Arc<Mutex<Vec<String>>>,
     schedulers: Vec<&'static str>,
     _messages: Sender<Message>,
@@ -180,7 +180,7 @@ impl Simulation {
             folder,
             history: History::new(bytes / 512),
             next_change: Nanos::from_ms(5),
-            happened: Vec::new(),
+            events: Vec::new(),
             log,
             schedulers,
             _messages: messages,
@@ -219,7 +219,7 @@ impl Simulation {
         let clients = self.clients.iter().map(Client::next);
         let next = clients.chain(self.machines.iter().map(Machine::next)).min().unwrap_or(self.plan.length);
         let change = if self.plan.changes { self.next_change } else { Nanos::MAX };
-        self.shard.turn(next.min(change).min(self.plan.length), &mut self.happened).unwrap();
+        self.shard.turn(next.min(change).min(self.plan.length), &mut self.events).unwrap();
         let now = self.now();
         for at in 0..self.clients.len() {
             self.clients[at].read(now, &mut self.history);
@@ -228,7 +228,7 @@ impl Simulation {
             }
             // What a client that is gone has left behind may still be written: its part is used again only when nothing is.
             let peer = self.clients[at].peer();
-            let is_there = self.shard.clients.iter().flatten().any(|client| client.peer() == peer);
+            let is_there = self.shard.clients.iter().flatten().any(|client| client.info().peer == peer);
             match self.clients[at].is_connected() || is_there {
                 true => self.clients[at].act(now, self.plan.hostile, &mut self.history),
                 false => self.clients[at].connect(now, &mut self.shard),
@@ -248,7 +248,7 @@ impl Simulation {
                 continue;
             }
             let own = |client: &dyn crate::client::Client| {
-                u64::from(client.tenant()) == machine.export() && !client.may_shrink()
+                u64::from(client.info().tenant) == machine.export() && !client.info().may_shrink
             };
             let is_there = self.shard.clients.iter().flatten().any(|client| own(&**client));
             match machine.is_connected() || is_there {
@@ -291,7 +291,7 @@ impl Simulation {
         let mut turns = 0;
         while !self.shard.is_over() {
             let until = self.now() + Nanos::from_ms(1);
-            self.shard.turn(until, &mut self.happened).unwrap();
+            self.shard.turn(until, &mut self.events).unwrap();
             let now = self.now();
             self.clients.iter_mut().for_each(|client| client.read(now, &mut self.history));
             self.machines.iter_mut().for_each(|machine| machine.read(now, &mut self.history));

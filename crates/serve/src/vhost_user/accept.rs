@@ -10,6 +10,7 @@ use dumbwaiter_vhost_user::wire::MAX_QUEUES;
 use super::device_socket::{DeviceSocket, SOCKET_OWNER, socket_path};
 use super::session::Session;
 use crate::Error;
+use crate::event::ClientEvent;
 use crate::shard::Shard;
 use crate::unix_socket::bind_unix;
 
@@ -57,16 +58,12 @@ impl Shard {
     pub(crate) fn accept(&mut self, place: u32) -> Result<(), Error> {
         for _ in 0..MAX_ACCEPTED {
             let before = self.clients.iter().position(|client| {
-                client.as_ref().is_some_and(|client| client.tenant() == place && !client.may_shrink())
+                client.as_ref().is_some_and(|client| client.info().tenant == place && !client.info().may_shrink)
             });
             if let Some(index) = before
                 && self.clients[index].as_ref().is_some_and(|client| client.is_gone())
             {
-                if let Some(client) = &mut self.clients[index] {
-                    client.drop_client(None, &mut self.volume);
-                    self.touch(index as u32);
-                }
-                return Ok(());
+                return self.notify_client(index as u32, ClientEvent::Drop(None));
             }
             let Some(Some(socket)) = self.sockets.get_mut(place as usize) else { return Ok(()) };
             let accepted = socket.successor.take().or_else(|| socket.listener.accept().ok().map(|(stream, _)| stream));
