@@ -63,7 +63,7 @@ pub fn configuration(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::next_random;
+    use crate::bench::next_random;
 
     const LINES: [&str; 8] = [
         r#"{"command": "list"}"#,

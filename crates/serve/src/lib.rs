@@ -12,6 +12,8 @@
 #![deny(unsafe_code)]
 
 mod answers;
+#[doc(hidden)]
+pub mod bench;
 mod buffers;
 mod client;
 mod config_file;
@@ -28,12 +30,10 @@ pub mod fuzzing;
 mod histogram;
 mod http;
 mod inspector;
-mod load;
 mod log;
 mod memory_store;
 mod metrics;
 mod nbd;
-mod nbd_client;
 mod open_files;
 mod open_target;
 mod operation;
@@ -61,7 +61,6 @@ mod token_bucket;
 mod top;
 mod ublk;
 mod unix_socket;
-mod vhost_load;
 mod vhost_user;
 mod virtual_devices;
 #[cfg(test)]
@@ -72,15 +71,11 @@ mod zeroes;
 pub use control::{Order, send_order};
 pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
 pub use error::Error;
-pub use histogram::LatencyHistogram;
 pub use inspector::Inspector;
-pub use load::{Address, LoadReport, NbdLoad};
 pub use metrics::openmetrics;
-pub use nbd_client::{Answered, NbdClient};
 pub use open_files::raise_open_files_limit;
 pub use open_target::null_bytes;
 pub use question::{DiskStats, Explanation, ExportStats, HistogramStats};
 pub use server::Server;
 pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
 pub use top::{Activity, DiskView, TenantView, Top, TopView};
-pub use vhost_load::VhostLoad;

@@ -6,8 +6,8 @@ use dumbwaiter_measure::pv;
 use dumbwaiter_path::{Data, VirtualDevice, VirtualRequest};
 use dumbwaiter_schedulers::Choice;
 
+use crate::bench::next_random;
 use crate::depth_search::{self, DepthSearch};
-use crate::load::next_random;
 use crate::memory_store::MemoryStore;
 use crate::open_target;
 use crate::reservation::Reservations;

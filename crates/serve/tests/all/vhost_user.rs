@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_serve::{
-    Address, ExportSettings, NbdLoad, Order, ServeSettings, Server, TargetSettings, VhostLoad, send_order,
-};
+use dumbwaiter_serve::bench::{ClosedLoop, Endpoint};
+use dumbwaiter_serve::{ExportSettings, Order, ServeSettings, Server, TargetSettings, send_order};
 use dumbwaiter_vhost_user::front_end::{FrontEnd, Options, USER_BASE};
 use dumbwaiter_vhost_user::wire::{code, request_type};
 
@@ -407,26 +406,9 @@ fn machines_and_nbd_clients_share_by_weight() {
         settings.vhost_user.clone_from(&settings.unix);
     });
     let (stop, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
-    let machine = VhostLoad {
-        socket: socket(&running, "three"),
-        writes: false,
-        sequential: false,
-        block_bytes: 4096,
-        depth: 40,
-        seed: 1,
-        span: None,
-        poll: false,
-    };
-    let client = NbdLoad {
-        address: Address::Unix(running.socket()),
-        export: "one".into(),
-        writes: false,
-        sequential: false,
-        block_bytes: 4096,
-        depth: 32,
-        seed: 2,
-        span: None,
-    };
+    let client = ClosedLoop::reads(running.socket(), "one", 32, 2);
+    let endpoint = Endpoint::Vhost { socket: socket(&running, "three"), poll: false };
+    let machine = ClosedLoop { endpoint, depth: 40, seed: 1, ..client.clone() };
     let count = || -> [u64; 2] { std::array::from_fn(|place| counts[place].load(Ordering::Relaxed)) };
     let (mut busy, mut got) = (0.0, None);
     std::thread::scope(|scope| {
