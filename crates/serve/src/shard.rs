@@ -45,7 +45,7 @@ pub(crate) enum Message {
     /// A client has agreed on an export.
     Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
     /// A question of the control socket or the metrics.
-    Ask(Question, Sender<Answer>),
+    Ask(Question, Sender<Result<Answer, Error>>),
     /// A block device of this machine to be served.
     Attach(Box<Attachment>),
     /// Finish what is under way and end.
@@ -364,9 +364,8 @@ impl Shard {
         match message {
             Message::Connection { socket, peer, tenant, agreement } => self.connect(socket, peer, tenant, &agreement),
             Message::Ask(question, answer) => {
-                let reply = self.answer(question)?;
                 // Who asked may be gone.
-                let _ = answer.send(reply);
+                let _ = answer.send(self.answer(question));
                 Ok(())
             }
             Message::Attach(attachment) => self.attach(*attachment),

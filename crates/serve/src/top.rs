@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Error;
-use crate::control::{Order, send_order};
+use crate::control::send_order;
+use crate::order::Order;
 use crate::question::{DiskStats, ExportStats, HistogramStats};
 
 /// Version of the JSON.

@@ -31,6 +31,7 @@ use self::machine::Machine;
 use crate::log::Log;
 use crate::nbd::directory::Directory;
 use crate::open_target::OpenTarget;
+use crate::order::Order;
 use crate::question::{Answer, Question};
 use crate::settings::{DeviceDepth, ExportSettings, ServeSettings, TargetSettings};
 use crate::shard::{Common, Message, Shard};
@@ -261,28 +262,28 @@ impl Simulation {
     /// One of the orders that a control socket gives.
     fn change(&mut self) {
         let export = format!("export{}", self.chance.below(EXPORTS));
-        let question = match self.chance.below(8) {
-            0 | 1 => Question::Weight { export, weight: 1 + self.chance.below(10_000) as u32 },
+        let order = match self.chance.below(8) {
+            0 | 1 => Order::SetWeight { export, weight: 1 + self.chance.below(10_000) as u32 },
             2 => {
                 let iops = (!self.chance.one_in(2)).then(|| 500 + self.chance.below(5000));
                 let bytes = self.chance.one_in(3).then(|| (1 << 20) + self.chance.below(1 << 24));
-                Question::Limit { export, iops, bytes }
+                Order::SetLimit { export, iops, bytes }
             }
             3 => {
                 let at = self.chance.below(self.schedulers.len() as u64) as usize;
-                Question::Scheduler { scheduler: self.schedulers[at].to_owned() }
+                Order::SetScheduler { scheduler: self.schedulers[at].to_owned(), disk: 0 }
             }
-            4 => Question::DeviceDepth { depth: DeviceDepth::Fixed(1 + self.chance.below(8) as u32) },
+            4 => Order::SetDepth { depth: DeviceDepth::Fixed(1 + self.chance.below(8) as u32), disk: 0 },
             5 => {
                 let iops = self.chance.one_in(2).then(|| 100 + self.chance.below(1000));
-                Question::Reservation { export, iops }
+                Order::SetReservation { export, iops }
             }
             // The same size: parts of clients stay what they are. Another one is refused, as it overlaps.
-            6 => Question::Resize { export, size: EXPORT_BYTES + 512 * self.chance.below(2) },
-            _ => Question::Stats,
+            6 => Order::Resize { export, size: EXPORT_BYTES + 512 * self.chance.below(2) },
+            _ => Order::Stats {},
         };
         // A refusal is an answer, too.
-        self.shard.answer(question).unwrap();
+        let _ = self.shard.answer(Question::Order(order));
     }
 
     /// Ends as on SIGTERM; everything must be accounted for.
@@ -305,7 +306,9 @@ impl Simulation {
                 );
             }
         }
-        let Answer::Stats(stats) = self.shard.answer(Question::Stats).unwrap() else { panic!("no stats") };
+        let Answer::Stats(stats) = self.shard.answer(Question::Order(Order::Stats {})).unwrap() else {
+            panic!("no stats")
+        };
         assert_eq!(stats.submitted, stats.completed, "the ledger balances");
         assert_eq!(stats.buffer_bytes, 0, "every buffer came back");
         assert!(self.shard.volume.is_idle());
