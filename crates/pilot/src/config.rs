@@ -168,7 +168,7 @@ impl PilotConfig {
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<PilotConfig, Error> {
         let text =
-            dumbwaiter_service::config_text(path).map_err(|reason| Error::Config { path: path.to_owned(), reason })?;
+            dumbwaiter_output::read_config(path).map_err(|reason| Error::Config { path: path.to_owned(), reason })?;
         PilotConfig::from_toml(&text, path)
     }
 }

@@ -15,6 +15,7 @@ mod answers;
 #[doc(hidden)]
 pub mod bench;
 mod buffers;
+mod byte_size;
 mod client;
 mod config_file;
 mod control;
