@@ -146,7 +146,7 @@ impl NbdClient {
         self.stream.set_nonblocking()
     }
 
-    /// What was agreed on.
+    /// The export, as it was agreed on.
     pub fn offer(&self) -> &Offer {
         &self.offer
     }

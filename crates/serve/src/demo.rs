@@ -16,7 +16,7 @@ const WEIGHTS: [(&str, u32); 4] = [("one", 100), ("two", 200), ("four", 400), ("
 /// Size of each slice.
 const SLICE_BYTES: u64 = 16 << 30;
 
-/// What the demo serves, with its socket in `folder`, under `scheduler` or the default one.
+/// The targets and exports of the demo, with its socket in `folder`, under `scheduler` or the default one.
 pub fn demo_settings(folder: &Path, scheduler: Option<&str>) -> ServeSettings {
     let mut target = TargetSettings::new(DEMO_TARGET);
     target.scheduler = scheduler.map_or(target.scheduler, str::to_owned);

@@ -1,4 +1,4 @@
-//! What a fuzzer feeds: everything that a server reads from people and programs, without a server.
+//! Entry points of fuzzers: everything that a server reads from people and programs, without a server.
 
 use std::io::BufReader;
 use std::path::Path;

@@ -37,7 +37,7 @@ pub(crate) enum Answer {
 /// Counts of a disk and its tenants, since the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskStats {
-    /// What is served.
+    /// The served file, device or model.
     pub target: String,
     /// Bytes of it.
     pub bytes: u64,
@@ -170,7 +170,7 @@ pub struct Explanation {
     pub ordered: u64,
     /// The answer in words.
     pub why: String,
-    /// What the scheduler knows and expects, in its own words; empty if it decides nothing of the kind.
+    /// The scheduler's knowledge and expectations, in its own words; empty if it decides nothing of the kind.
     pub state: String,
     /// The scheduler's own counters.
     pub counters: BTreeMap<String, u64>,

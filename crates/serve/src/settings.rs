@@ -1,4 +1,4 @@
-//! What a server is to serve: targets, exports and addresses, as plain data, checked as a whole.
+//! Settings of a server: targets, exports and addresses, as plain data, checked as a whole.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -234,7 +234,7 @@ impl TlsSettings {
 /// Everything that a server is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeSettings {
-    /// What is served.
+    /// The targets.
     pub targets: Vec<TargetSettings>,
     /// Folder of the NBD socket, `nbd.sock`.
     pub unix: Option<PathBuf>,

@@ -40,7 +40,7 @@ const CACHED_BATCH: u32 = 16;
 /// How often clients are looked at whose requests nothing announces.
 const POLL_INTERVAL: Nanos = Nanos::from_us(100);
 
-/// What other threads ask of a disk's thread.
+/// A message to a disk's thread.
 pub(crate) enum Message {
     /// A client has agreed on an export.
     Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
@@ -54,7 +54,7 @@ pub(crate) enum Message {
     Abandon,
 }
 
-/// What all threads of a server share.
+/// State that all threads of a server share.
 pub(crate) struct Common {
     pub(crate) directory: Directory,
     /// Connections in transmission or negotiation.
@@ -90,7 +90,7 @@ pub(crate) struct Shard {
     submitted: u64,
     /// Clients that are looked at in each turn.
     polled: Vec<u32>,
-    /// Sockets for virtual machines, by the tenant's place.
+    /// Sockets for virtual machines, by the tenant's number.
     pub(crate) sockets: Vec<Option<DeviceSocket>>,
     status: Option<StatusThread>,
     messages: Receiver<Message>,
@@ -178,18 +178,18 @@ impl Shard {
             shut_down_by: None,
             started: Instant::now(),
         };
-        let places: Vec<u32> = shard.volume.tenants().map(|(place, _)| place).collect();
-        for place in places {
-            shard.publish(place)?;
+        let tenants: Vec<u32> = shard.volume.tenants().map(|(tenant, _)| tenant).collect();
+        for tenant in tenants {
+            shard.publish(tenant)?;
         }
         Ok((shard, waker))
     }
 
     /// Offers a tenant to clients, as it is now.
-    pub(crate) fn publish(&mut self, place: u32) -> Result<(), Error> {
-        let Some(tenant) = self.volume.tenant(place) else { return Ok(()) };
+    pub(crate) fn publish(&mut self, tenant: u32) -> Result<(), Error> {
+        let Some(own) = self.volume.tenant(tenant) else { return Ok(()) };
         let facts = self.volume.disk.target().facts();
-        let settings = &tenant.settings;
+        let settings = &own.settings;
         let mut flags =
             transmission::HAS_FLAGS | transmission::SEND_FLUSH | transmission::SEND_FUA | transmission::CAN_MULTI_CONN;
         if settings.readonly {
@@ -207,25 +207,25 @@ impl Shard {
         let description = Description {
             name: settings.name.clone(),
             text: settings.description.clone(),
-            size: tenant.size,
+            size: own.size,
             flags,
             block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
         };
-        self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant: place });
-        self.open_socket(place)
+        self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant });
+        self.open_socket(tenant)
     }
 
     /// Withdraws an export from clients that have yet to come.
-    pub(crate) fn withdraw(&mut self, place: u32) -> Result<(), Error> {
-        if let Some(tenant) = self.volume.tenant(place) {
-            self.common.directory.remove(&tenant.settings.name);
+    pub(crate) fn withdraw(&mut self, tenant: u32) -> Result<(), Error> {
+        if let Some(own) = self.volume.tenant(tenant) {
+            self.common.directory.remove(&own.settings.name);
         }
-        self.close_socket(place)
+        self.close_socket(tenant)
     }
 
     /// A line about a tenant.
-    pub(crate) fn log_about(&self, place: u32, line: &str) {
-        let name = self.volume.tenant(place).map(|own| own.settings.name.as_str()).unwrap_or_default();
+    pub(crate) fn log_about(&self, tenant: u32, line: &str) {
+        let name = self.volume.tenant(tenant).map(|own| own.settings.name.as_str()).unwrap_or_default();
         let subject = format!("export `{name}`");
         self.common.log.about(&subject, &format!("{subject}: {line}"));
     }

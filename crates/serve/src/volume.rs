@@ -87,7 +87,7 @@ impl Volume {
         }
     }
 
-    /// Adds a tenant; answers with its place.
+    /// Adds a tenant; answers with its number.
     pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
         settings.check()?;
         if self.tenants().any(|(_, tenant)| tenant.settings.name == settings.name) {

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::sync::atomic::{Ordering, fence};
 
-use crate::memory::{Memory, Place, Region};
+use crate::memory::{GuestPlace, Memory, Region};
 use crate::message::encode;
 use crate::ring::wants_event;
 use crate::wire::{HEADER_BYTES, code, descriptor_flag, feature, header_flag, protocol_feature, request_type};
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Descriptors of a request: header, data, status.
 const PARTS: u16 = 3;
 
-/// What a driver uses.
+/// Options of a driver.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rings.
@@ -179,7 +179,7 @@ impl FrontEnd {
     }
 
     /// Sends a message and waits until it was carried out; `false` if it failed.
-    pub fn tell(&mut self, code: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
+    pub fn send_acknowledged(&mut self, code: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
         if self.protocol_features & protocol_feature::REPLY_ACK == 0 {
             self.send(code, body, descriptors)?;
             return Ok(true);
@@ -189,7 +189,7 @@ impl FrontEnd {
     }
 
     fn must(&mut self, code: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        match self.tell(code, body, descriptors)? {
+        match self.send_acknowledged(code, body, descriptors)? {
             true => Ok(()),
             false => Err(io::Error::other(format!("message {code} failed"))),
         }
@@ -387,8 +387,8 @@ impl DriverQueue {
     }
 
     /// A place in its part of memory.
-    fn place(&self, memory: &Memory, offset: u64) -> Place {
-        memory.locate(self.guest(offset), 1).map_or(Place::default(), |(place, _)| place)
+    fn place(&self, memory: &Memory, offset: u64) -> GuestPlace {
+        memory.locate(self.guest(offset), 1).map_or(GuestPlace::default(), |(place, _)| place)
     }
 
     fn guest(&self, offset: u64) -> u64 {

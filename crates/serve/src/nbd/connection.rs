@@ -43,7 +43,7 @@ enum Phase {
     Dropped,
 }
 
-/// What the kernel receives into.
+/// The buffer that the kernel receives into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Nothing,
@@ -385,7 +385,7 @@ impl Connection {
         sendmsg(&self.socket, &pieces[..count], &mut SendAncillaryBuffer::default(), flags)
     }
 
-    /// What is left of the first reply, if that lies in the page cache.
+    /// The rest of the first reply, if that lies in the page cache.
     fn file_part(&self) -> Option<(u64, usize)> {
         let first = self.outbox.front()?;
         let Payload::File { offset, length } = first.payload else { return None };

@@ -36,7 +36,7 @@ use crate::question::{Answer, Question};
 use crate::settings::{DeviceDepth, ExportSettings, ServeSettings, TargetSettings};
 use crate::shard::{Common, Message, Shard};
 
-/// What a simulation is made of.
+/// The plan of a simulation.
 #[derive(Clone, Debug)]
 struct Plan {
     seed: u64,
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What a simulation came to.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     /// A number that depends on every answer and its time.

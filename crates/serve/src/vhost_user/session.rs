@@ -47,7 +47,7 @@ struct RingState {
     in_flight: u32,
     kick: Option<WatchId>,
     kick_changes: u32,
-    /// What a server that died had taken is being done again; nothing new before that is through.
+    /// Requests that a server that died had taken are being done again; nothing new before them.
     recovering: bool,
     /// Something was given back since the last look.
     touched: bool,

@@ -1,4 +1,4 @@
-//! What a session does within one turn.
+//! Tests of a session within one turn.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;

@@ -229,15 +229,15 @@ fn a_ring_outside_of_memory_stays_off_and_the_connection_lives() {
     machine.negotiate().unwrap();
     let body = machine.memory_table();
     let file = machine.file.try_clone().unwrap();
-    assert!(machine.tell(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap());
-    assert!(machine.tell(code::SET_VRING_NUM, &[0, 0, 0, 0, 128, 0, 0, 0], &[]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_VRING_NUM, &[0, 0, 0, 0, 128, 0, 0, 0], &[]).unwrap());
     let mut addresses = vec![0; 8];
     [USER_BASE + 8, USER_BASE + 0x8000, USER_BASE + 0x4000, 0]
         .iter()
         .for_each(|part: &u64| addresses.extend_from_slice(&part.to_le_bytes()));
-    assert!(machine.tell(code::SET_VRING_ADDR, &addresses, &[]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_VRING_ADDR, &addresses, &[]).unwrap());
     let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-    assert!(machine.tell(code::SET_VRING_KICK, &0u64.to_le_bytes(), &[kick.as_fd()]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_VRING_KICK, &0u64.to_le_bytes(), &[kick.as_fd()]).unwrap());
     assert_eq!(machine.disk_bytes().unwrap(), 4 << 20);
     machine.start_rings().unwrap();
     assert_eq!(machine.call(request_type::READ, 0, &mut [0; 512]).unwrap(), OK);
@@ -445,7 +445,7 @@ fn signals_and_memory_must_be_what_cannot_block_the_disk() {
     for (code, descriptor) in [(code::SET_VRING_CALL, writer.as_fd()), (code::SET_VRING_KICK, reader.as_fd())] {
         let mut machine = FrontEnd::prepare(&socket(&running, "a"), &Options::default()).unwrap();
         machine.negotiate().unwrap();
-        assert!(!machine.tell(code, &ring, &[descriptor]).unwrap(), "a pipe is no eventfd");
+        assert!(!machine.send_acknowledged(code, &ring, &[descriptor]).unwrap(), "a pipe is no eventfd");
         assert_eq!(other.call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
         drop(machine);
     }
@@ -456,6 +456,6 @@ fn signals_and_memory_must_be_what_cannot_block_the_disk() {
     machine.negotiate().unwrap();
     let mut body = Vec::new();
     [1u64, 0, 1 << 20, USER_BASE, 0].iter().for_each(|word| body.extend_from_slice(&word.to_le_bytes()));
-    assert!(!machine.tell(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap(), "memory on a disk");
+    assert!(!machine.send_acknowledged(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap(), "memory on a disk");
     assert_eq!(other.call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
 }
