@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use anyhow::{Context, Result};
 use dumbwaiter_serve::send_order;
-use dumbwaiter_terminal::answer_text;
 
 use crate::args::Ctl;
+use crate::terminal::answer_text;
 use crate::{Ended, output};
 
 /// Sends the order and prints the answer.

@@ -1,9 +1,9 @@
 //! `learn drift`.
 
+use crate::terminal::{drift_line, drift_text};
 use anyhow::Result;
-use dumbwaiter_terminal::{drift_line, drift_text};
-use dumbwaiter_training::drift::watch_recorded;
-use dumbwaiter_training::store;
+use dumbwaiter_learn::training::drift::watch_recorded;
+use dumbwaiter_learn::training::store;
 
 use crate::args::LearnDrift;
 use crate::{Ended, output};

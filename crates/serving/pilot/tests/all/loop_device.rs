@@ -1,0 +1,261 @@
+//! A real loop device with fio on it: the pilot switches, data stay whole, settings come back.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_pilot::{PilotConfig, Question, RunOptions, RunSummary, ask, run};
+use dumbwaiter_testkit::{LoopDevice, StopOnDrop};
+
+const MIB: u64 = 1 << 20;
+/// One at a time: they share the machine's two CPUs and the device under each is exchanged.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A loop device with settings that differ from all defaults; `None`, and the reason, where there is none.
+fn device() -> Option<(LoopDevice, Queue)> {
+    if !Path::new("/sys/kernel/tracing/instances").is_dir() {
+        eprintln!("skipped: no tracefs, or not root");
+        return None;
+    }
+    let has_fio = Command::new("fio").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    if !has_fio {
+        eprintln!("skipped: fio is not installed");
+        return None;
+    }
+    let device = LoopDevice::new(Path::new("/dev/shm"), 64 * MIB)?;
+    for (name, value) in [("scheduler", "mq-deadline"), ("nr_requests", "100"), ("iosched/fifo_batch", "7")] {
+        std::fs::write(device.sysfs().join("queue").join(name), value).unwrap();
+    }
+    let queue = Queue::of(device.path()).unwrap().unwrap();
+    Some((device, queue))
+}
+
+/// What a pilot may change. Statistics of the kernel's own making are no settings.
+fn settings(queue: &Queue) -> Vec<(String, String)> {
+    let names = ["scheduler", "nr_requests", "async_depth", "iosched/fifo_batch", "iosched/read_expire"];
+    names.iter().map(|name| ((*name).to_owned(), queue.get(name).unwrap_or_default())).collect()
+}
+
+/// Random writes that are read back and compared, or only read.
+fn fio(device: &Path, seconds: u32, verify: bool) -> bool {
+    let mut fio = Command::new("fio");
+    fio.args(["--name=load", "--ioengine=libaio", "--direct=1", "--bs=4k", "--iodepth=16", "--output=/dev/null"]);
+    fio.arg(format!("--filename={}", device.display()));
+    match verify {
+        true => {
+            // 16384 blocks.
+            let rate = 16384 / seconds;
+            fio.args(["--rw=randwrite", "--size=64m", "--verify=crc32c", "--verify_fatal=1"]);
+            fio.arg(format!("--rate_iops={rate}"))
+        }
+        false => fio.args(["--rw=randread", "--size=64m", "--time_based", &format!("--runtime={seconds}")]),
+    };
+    fio.status().unwrap().success()
+}
+
+/// Runs a pilot while `work` runs.
+fn fly(config: &str, options: RunOptions, work: impl FnOnce()) -> (RunSummary, Vec<String>) {
+    let config = PilotConfig::from_toml(config, Path::new("pilot.toml")).unwrap();
+    let (stop, lines) = (Arc::new(AtomicBool::new(false)), Mutex::new(Vec::new()));
+    let summary = std::thread::scope(|scope| {
+        let pilot =
+            scope.spawn(|| run(&config, options, &stop, &mut |line| lines.lock().unwrap().push(line.to_owned())));
+        let stopping = StopOnDrop(&stop);
+        work();
+        drop(stopping);
+        pilot.join().unwrap().unwrap()
+    });
+    (summary, lines.into_inner().unwrap())
+}
+
+fn config(folder: &Path, device: &Path) -> String {
+    format!(
+        "control = \"{}/pilot.sock\"\n[[device]]\npath = \"{}\"\nby = \"trial\"\nperiod = \"200ms\"\nslot = \"400ms\"\n\
+         dwell = \"0s\"\n",
+        folder.display(),
+        device.display()
+    )
+}
+
+#[test]
+fn it_switches_under_load_data_stay_whole_and_settings_come_back() {
+    let _one = ONE.lock();
+    let Some((device, queue)) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let before = settings(&queue);
+    let options = RunOptions { act: true, once: false };
+    let (summary, lines) = fly(&config(folder.path(), device.path()), options, || {
+        assert!(fio(device.path(), 6, true), "fio found other data than it had written");
+        let status = ask(&folder.path().join("pilot.sock"), &Question::Status {}).unwrap();
+        assert_eq!((&status["mode"], &status["devices"][0]["state"]), (&"act".into(), &"acting".into()));
+    });
+    let counts = summary.status.devices[0].counts;
+    assert!(counts.exchanges >= 2, "{counts:?} {lines:#?}");
+    assert_eq!((counts.foreign_changes, summary.problems.len()), (0, 0), "{:?}", summary.problems);
+    assert_eq!(settings(&queue), before);
+    assert!(lines.iter().any(|line| line.contains("action=restore") || line.contains("action=switch")), "{lines:#?}");
+}
+
+#[test]
+fn a_change_by_another_program_stays() {
+    let _one = ONE.lock();
+    let Some((device, queue)) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let options = RunOptions { act: true, once: false };
+    let (summary, lines) = fly(&config(folder.path(), device.path()), options, || {
+        assert!(fio(device.path(), 2, false));
+        let other = if queue.schedulers().unwrap().0 == "kyber" { "bfq" } else { "kyber" };
+        std::fs::write(device.sysfs().join("queue/scheduler"), other).unwrap();
+        assert!(fio(device.path(), 2, false));
+        assert_eq!(queue.schedulers().unwrap().0, other);
+    });
+    assert_eq!(summary.status.devices[0].state_name(), "hands-off", "{lines:#?}");
+    assert!(["kyber", "bfq"].contains(&queue.schedulers().unwrap().0.as_str()));
+}
+
+#[test]
+fn advice_changes_nothing() {
+    let _one = ONE.lock();
+    let Some((device, queue)) = device() else { return };
+    let before = settings(&queue);
+    let text = format!("[[device]]\npath = \"{}\"\nperiod = \"200ms\"\n", device.path().display());
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| fio(device.path(), 4, false));
+        let reads = || std::fs::read_to_string(device.sysfs().join("stat")).unwrap();
+        let idle = reads();
+        while reads() == idle && !load.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let config = PilotConfig::from_toml(&text, Path::new("pilot.toml")).unwrap();
+        let options = RunOptions { act: false, once: true };
+        let summary = run(&config, options, &Arc::new(AtomicBool::new(false)), &mut |_| ()).unwrap();
+        let last = summary.status.devices[0].last_decision.as_ref().unwrap();
+        assert!(last.measured.iops > 0.0 && last.measured.arrivals_seen > 0, "{last:?}");
+        assert!(load.join().unwrap());
+    });
+    assert_eq!(settings(&queue), before);
+}
+
+#[test]
+fn a_second_pilot_of_the_same_disk_ends_with_a_reason() {
+    let _one = ONE.lock();
+    let Some((device, _)) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let options = RunOptions { act: true, once: false };
+    let text = config(folder.path(), device.path());
+    fly(&text, options, || {
+        let socket = folder.path().join("pilot.sock");
+        let there = || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            ask(&socket, &Question::Status {}).is_ok()
+        };
+        assert!((0..100).any(|_| there()));
+        let second = PilotConfig::from_toml(&text.replace("pilot.sock", "second.sock"), Path::new("p")).unwrap();
+        let stop = Arc::new(AtomicBool::new(true));
+        let said = run(&second, options, &stop, &mut |_| ()).unwrap_err().to_string();
+        assert!(said.contains("is being measured by") && said.contains("process"), "{said}");
+    });
+}
+
+/// Prints the CPU time of a pilot per second of a busy device, beside the device's rate. Run alone, with `--release`.
+#[test]
+#[ignore = "a measurement: cargo test --release -p dumbwaiter-pilot -- --ignored --nocapture cpu_time"]
+fn cpu_time_of_watching() {
+    let Some((device, queue)) = device() else { return };
+    std::fs::write(device.sysfs().join("queue/scheduler"), "none").unwrap();
+    let text =
+        format!("control = \"/dev/shm/dumbwaiter-cpu.sock\"\n[[device]]\npath = \"{}\"\n", device.path().display());
+    // The pilot's own thread: fio is another process.
+    let cpu = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let (mut used, mut ios) = (0.0, 0.0);
+    let count = || {
+        let text = std::fs::read_to_string(device.sysfs().join("stat")).unwrap();
+        text.split_whitespace().next().unwrap().parse::<f64>().unwrap()
+    };
+    let (summary, _) = fly(&text, RunOptions { act: false, once: false }, || {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let (before, first) = (cpu(), count());
+        assert!(fio(device.path(), 20, false));
+        let after = cpu();
+        used = (after.tv_sec - before.tv_sec) as f64 + (after.tv_nsec - before.tv_nsec) as f64 / 1e9;
+        ios = count() - first;
+    });
+    let decision = summary.status.devices[0].last_decision.as_ref().map(|last| last.line());
+    println!("{}: {:.0} IOPS, {:.3} % of a core, {decision:?}", queue.name(), ios / 20.0, 100.0 * used / 20.0);
+}
+
+#[test]
+fn the_layout_map_names_the_blocks_of_a_real_file_system() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use dumbwaiter_block::IoTag;
+
+    let Some(device) = LoopDevice::new(Path::new("/dev/shm"), 64 * MIB) else { return };
+    if let Err(error) = dumbwaiter_linux::filesystem::make_ext4(device.path()) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let mounted = dumbwaiter_linux::filesystem::TemporaryFolder::mount(device.path(), "ext4").unwrap();
+    let path = mounted.dir().join("data");
+    std::fs::write(&path, vec![0xa5; 100_000]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    assert!(Command::new("sync").arg("-f").arg(&path).status().unwrap().success());
+    let map = dumbwaiter_pilot::layout_map(device.path(), Some(mounted.dir())).unwrap();
+    let counts = map.blocks_by_tag();
+    let of = |tag: IoTag| counts[usize::from(tag.code())] * map.block_bytes();
+    assert!(of(IoTag::JOURNAL) >= MIB && of(IoTag::INODE) > 0 && of(IoTag::DATA_DIR) > 0, "{counts:?}");
+    assert!(of(IoTag::of_file_size(100_000)) >= 100_000, "{counts:?}");
+    // The file's bytes are where the map says.
+    let raw = std::fs::File::open(device.path()).unwrap();
+    let mut sector = [0u8; 512];
+    let found = (0..64 * MIB / 512).find(|at| {
+        raw.read_exact_at(&mut sector, at * 512).unwrap();
+        sector == [0xa5; 512]
+    });
+    assert_eq!(map.tag(found.unwrap()), IoTag::of_file_size(file.metadata().unwrap().size()));
+}
+
+#[test]
+fn with_a_layout_the_pilot_tags_requests_of_files_that_did_not_exist_when_it_began() {
+    use dumbwaiter_block::IoTag;
+    use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
+    use dumbwaiter_pilot::KernelPort;
+    use dumbwaiter_pilot::port::Port;
+
+    let _one = ONE.lock();
+    let Some((device, _)) = device() else { return };
+    if let Err(error) = dumbwaiter_linux::filesystem::make_ext4(device.path()) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let mounted = dumbwaiter_linux::filesystem::TemporaryFolder::mount(device.path(), "ext4").unwrap();
+    let mut port = KernelPort::new(device.path(), false).with_layout(Some(mounted.dir()));
+    port.open().unwrap();
+    port.watch(true);
+    let mut events: Vec<LiveEvent> = Vec::new();
+    let mut known = || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        port.events(dumbwaiter_block::Nanos::ZERO, &mut Vec::new()).unwrap();
+        port.tags_from().unwrap().starts_with("layout of")
+    };
+    assert!((0..500).any(|_| known()), "{:?}", port.tags_from());
+    // Neither file existed when the layout was read.
+    std::fs::write(mounted.dir().join("small"), [1; 3000]).unwrap();
+    std::fs::write(mounted.dir().join("large"), vec![2; 3 << 20]).unwrap();
+    assert!(Command::new("sync").arg("-f").arg(mounted.dir()).status().unwrap().success());
+    // The first call may take in the allocations after the requests' events: the tags are asked for afterwards.
+    port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
+    port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
+    let writes = events.iter().filter(|event| event.kind == LiveKind::Issue && event.op == dumbwaiter_block::Op::Write);
+    let tags: Vec<IoTag> = writes.map(|event| port.tag(event)).collect();
+    let count = |tag: IoTag| tags.iter().filter(|found| **found == tag).count();
+    assert!(count(IoTag::of_file_size(3000)) > 0 && count(IoTag::of_file_size(3 << 20)) > 0, "{tags:?}");
+    assert!(count(IoTag::JOURNAL) > 0, "{tags:?}");
+    drop(mounted);
+    port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
+    assert!(port.tags_from().unwrap().contains("the kernel's flags"), "{:?}", port.tags_from());
+}

@@ -1,0 +1,81 @@
+//! Served disks: a file, a device or an emulated drive for many clients, shared by weight.
+//!
+//! [`Server::start`] opens the targets of [`ServeSettings`] and serves their exports over NBD and vhost-user-blk. Each disk has one thread with one
+//! ring for its device and its clients' sockets; a thread before them accepts clients and negotiates. An export is a tenant
+//! of its disk's scheduler; an NBD connection is a task of it, and so is each ring of a virtual machine's disk.
+//!
+//! ```text
+//! listener: accept, negotiate ──► disk's thread: connection ──► volume: limits, counts ──► path::Disk: scheduler, device
+//!                                      ▲                                                        │
+//!                                      └──────────────────── replies ◄──────────────────────────┘
+//! ```
+#![deny(unsafe_code)]
+
+mod answers;
+#[doc(hidden)]
+pub mod bench;
+mod buffers;
+mod byte_size;
+mod client;
+mod config_file;
+mod control;
+mod demo;
+mod device_depth;
+mod error;
+mod event;
+mod export_text;
+mod from_file;
+#[doc(hidden)]
+pub mod fuzzing;
+mod histogram;
+mod http;
+mod inspector;
+mod log;
+mod memory_store;
+mod metrics;
+mod nbd;
+mod open_files;
+mod open_target;
+mod operation;
+mod order;
+mod question;
+mod reload;
+mod scheduler;
+mod server;
+mod settings;
+mod shard;
+mod shares;
+#[cfg(test)]
+mod simulation;
+mod spinner;
+pub mod systemd;
+mod tenant;
+#[cfg(test)]
+mod test_volume;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_absent.rs"]
+mod tls;
+mod top;
+mod ublk;
+mod unix_socket;
+mod vhost_user;
+mod virtual_devices;
+#[cfg(test)]
+mod virtual_time_tests;
+mod volume;
+mod zeroes;
+
+pub use control::send_order;
+pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
+pub use error::Error;
+pub use inspector::Inspector;
+pub use metrics::openmetrics;
+pub use open_files::raise_open_files_limit;
+pub use open_target::null_bytes;
+pub use order::Order;
+pub use question::{DiskStats, Explanation, ExportStats, HistogramStats};
+pub use server::Server;
+pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
+pub use top::{Activity, DiskView, TenantView, Top, TopView};
