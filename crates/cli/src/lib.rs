@@ -56,7 +56,7 @@ pub(crate) enum Ended {
 
 /// Runs the command with `args`, the first of which is its own name. Returns the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let args = match Args::try_parse_from(args) {
+    let args = match Args::try_parse_from(ctl::join_set(args.into_iter().collect())) {
         Ok(args) => args,
         Err(help) => {
             let _ = help.print();

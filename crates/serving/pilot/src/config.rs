@@ -167,8 +167,8 @@ impl PilotConfig {
 
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<PilotConfig, Error> {
-        let text = dumbwaiter_linux::service::config_text(path)
-            .map_err(|reason| Error::Config { path: path.to_owned(), reason })?;
+        let text =
+            dumbwaiter_text::read_config(path).map_err(|reason| Error::Config { path: path.to_owned(), reason })?;
         PilotConfig::from_toml(&text, path)
     }
 }

@@ -15,11 +15,18 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     for (order, part, value) in [
         (&["set", "weight", "a", "700"][..], "/exports/0/weight", Value::from(700)),
         (&["set-weight", "a", "600"], "/exports/0/weight", 600.into()),
+        (&["set", "a", "weight=500", "limit_bytes=2MiB"], "/exports/0/weight", 500.into()),
+        (&["set", "a", "limit_iops=70"], "/exports/0/limit_bytes", (2 << 20).into()),
+        (&["set", "a", "limit_iops=none", "limit_bytes=none"], "/exports/0/limit_iops", Value::Null),
+        (&["set", "scheduler=bfq"], "/scheduler", "bfq".into()),
+        (&["set", "scheduler=headway"], "/scheduler", "headway".into()),
+        (&["set", "run_kib=64"], "/switches", 2.into()),
+        (&["set", "device_depth=16", "--disk", "0"], "/device_depth", 16.into()),
         (&["set", "limit", "b", "--iops", "50", "--bytes", "1MiB"], "/exports/1/limit_bytes", (1 << 20).into()),
         (&["set", "limit", "b"], "/exports/1/limit_iops", Value::Null),
         (&["set", "reservation", "b", "--iops", "20"], "/exports/1/reservation_iops", 20.into()),
         (&["set", "scheduler", "mq-deadline:fifo_batch=1"], "/scheduler", "mq-deadline:fifo_batch=1".into()),
-        (&["set", "setting", "fifo_batch", "4"], "/switches", 1.into()),
+        (&["set", "setting", "fifo_batch", "4"], "/switches", 3.into()),
         (&["set", "depth", "8"], "/device_depth", 8.into()),
         (&["set", "depth", "auto"], "/device_depth", 32.into()),
         (&["add", "c:offset=4GiB,size=1GiB,weight=5"], "/exports/2/name", "c".into()),
@@ -40,6 +47,16 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     assert!(config.ctl(&["snapshot", "a"]).starts_with("a: 1 requests\n"));
     for (order, reason) in [
         (&["set", "weight", "a", "0"][..], "expected 1 to 10000"),
+        (&["set", "a", "weight=0"], "expected 1 to 10000"),
+        (&["set", "nobody", "weight=5"], "there is no export `nobody`"),
+        (&["set", "a", "wieght=5"], "unknown key `wieght`"),
+        (&["set", "a", "weight=7", "offset=4GiB"], "restart"),
+        (&["set", "a", "weight=7", "size=9TiB"], "beyond the end of the target"),
+        (&["set", "a", "name=b"], "cannot change"),
+        (&["set", "a"], "expected KEY=VALUE"),
+        (&["set", "scheduler=elevator"], "elevator"),
+        (&["set", "device_depth=0"], "expected 1 to 4096, or auto"),
+        (&["set", "scheduler=bfq", "device_depth=4"], "one KEY=VALUE of a disk"),
         (&["set", "weight", "nobody", "5"], "there is no export `nobody`"),
         (&["set", "limit", "a", "--iops", "0"], "expected at least 1"),
         (&["set", "limit", "a", "--bytes", "many"], "--bytes"),
@@ -59,6 +76,7 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     ] {
         refused(&[&["ctl", "--control", &config.control], order].concat(), &[reason]);
     }
+    assert_eq!(stats()["exports"][0]["weight"], 500, "what is refused changes nothing");
     let drain = command().args(["ctl", "--control", &config.control, "drain", "a", "--timeout", "0"]).output().unwrap();
     assert_eq!(drain.status.code(), Some(1), "a client is still there");
     assert_eq!(
