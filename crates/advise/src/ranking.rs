@@ -4,7 +4,6 @@ use crate::conditions::Conditions;
 use crate::criterion::{Focus, Goal, Metric};
 use crate::decision::{Decision, Field, Replication, decide};
 use crate::figures::{estimates, figures};
-use crate::recommend::Recommendation;
 use crate::row::{Axes, Row};
 use crate::verdict::Verdict;
 use dumbwaiter_measure::{Difference, RunResult};
@@ -25,8 +24,6 @@ pub struct Ranking {
     pub focus: Focus,
     /// The schedulers, the recommended one first.
     pub rows: Vec<Row>,
-    /// The recommended scheduler, its reason and its caveats.
-    pub recommendation: Recommendation,
     /// What to do, and how sure that is.
     pub verdict: Verdict,
 }
@@ -92,21 +89,8 @@ fn rank_group(runs: &[&RunResult], goal: Goal, replication: Replication, conditi
     let metric = decision.metric;
     let leader = &rows[decision.leader];
     let (device, variant) = (leader.device.clone(), leader.variant.clone());
-    let recommendation = Recommendation {
-        device: device.clone(),
-        variant: variant.clone(),
-        goal,
-        scheduler: leader.scheduler.clone(),
-        completion: leader.completion.clone(),
-        via: leader.via.clone(),
-        metric: metric.key().to_owned(),
-        focus: focus.name(),
-        sentence: verdict.sentence(),
-        reason: verdict.because.clone(),
-        caveats: verdict.caveats.clone(),
-    };
     let rows = sorted(&rows, &decision);
-    Ranking { device, variant, goal, metric, focus, rows, recommendation, verdict }
+    Ranking { device, variant, goal, metric, focus, rows, verdict }
 }
 
 /// How a row compares with the leader by what decided.

@@ -184,7 +184,7 @@ mod tests {
             }
             classifier.posterior(&history).unwrap()
         };
-        let usual = Tag::of_file_size(64 << 20);
+        let usual = Tag::parse("FILE_64MB").unwrap();
         assert_eq!(posterior(&filling, Tag::UNKNOWN), posterior(&classifier, usual));
         assert_eq!(posterior(&filling, Tag::FILE_4KB), posterior(&classifier, Tag::FILE_4KB), "a known tag stays");
         assert_ne!(posterior(&classifier, Tag::UNKNOWN), posterior(&classifier, usual));

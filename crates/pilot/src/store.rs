@@ -125,11 +125,9 @@ mod tests {
     fn a_damaged_file_is_refused_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path());
-        for text in [
-            "",
-            "{}",
-            "{\"schema\":2,\"disk\":\"\",\"kernel\":\"\",\"unix_s\":0,\"memory\":{\"schema\":1,\"workloads\":[]}}",
-        ] {
+        for text in
+            ["", "{}", "{\"schema\":2,\"disk\":\"\",\"kernel\":\"\",\"unix_s\":0,\"memory\":{\"workloads\":[]}}"]
+        {
             std::fs::write(folder.path().join("sda.json"), text).unwrap();
             let error = store.learned(Path::new("/dev/sda")).unwrap_err();
             assert!(error.contains("sda.json"), "{text}: {error}");

@@ -142,11 +142,6 @@ impl DeviceUnderTest {
         &self.notes
     }
 
-    /// Why runs have no energy, in one line; `None` where they have it.
-    pub fn no_energy(&self) -> Option<&str> {
-        self.no_energy.as_deref()
-    }
-
     /// Which meter gives the energy, or why there is none, in one line; `None` where it comes from no meter.
     pub fn energy_note(&self) -> Option<&str> {
         self.energy_note.as_deref()

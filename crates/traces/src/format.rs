@@ -183,11 +183,6 @@ impl Format {
         !matches!(self, Format::Blktrace | Format::HpSrt)
     }
 
-    /// Columns of a delimited format, in the syntax of [`Columns::parse`].
-    pub fn column_list(self) -> Option<&'static str> {
-        self.layout().map(|l| l.columns)
-    }
-
     /// The layout of delimited text.
     pub(crate) fn layout(self) -> Option<Layout> {
         let comma = |columns| Layout { columns, delimiter: b',', extra: false, decimals: None, header: None };

@@ -64,10 +64,7 @@ fn a_disk_and_a_partition_are_told_apart() {
     let machine = Machine::new();
     let disk = machine.look((8, 0));
     assert_eq!((disk.kind, disk.start, disk.bytes), (Kind::Disk, 0, 1 << 20));
-    assert_eq!((disk.logical_block, disk.physical_block, disk.max_sectors), (4096, 512, Some(2560)));
     assert_eq!((disk.rotational, disk.model.as_deref()), (Some(true), Some("WOBBLE 3000")));
-    assert_eq!(disk.scheduler.as_deref(), Some("none"));
-    assert_eq!(disk.schedulers, ["none", "mq-deadline"]);
     assert!(disk.uses.is_empty(), "{:?}", disk.uses);
     let partition = machine.look((8, 2));
     assert_eq!((partition.kind, partition.start), (Kind::Partition, 4096));
