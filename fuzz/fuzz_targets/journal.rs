@@ -1,7 +1,7 @@
 //! Journals of any bytes: the entries of changes to the system, and the header of a journal of writes.
 #![no_main]
 
-use dumbwaiter_drive::JournalHeader;
+use dumbwaiter_realworld::drive::JournalHeader;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! A power logger's file of any bytes: samples from which energy can be asked, or an error; never a panic.
 #![no_main]
 
-use dumbwaiter_meters::{Logger, LoggerClock};
+use dumbwaiter_linux::meters::{Logger, LoggerClock};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

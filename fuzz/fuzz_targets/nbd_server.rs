@@ -1,7 +1,7 @@
 //! What a client may send to an NBD server, in negotiation and in transmission, in pieces of a size that the first byte gives.
 #![no_main]
 
-use dumbwaiter_nbd::{Description, Exports, Negotiation, Progress, Receiver, Rules, Step};
+use dumbwaiter_protocols::nbd::{Description, Exports, Negotiation, Progress, Receiver, Rules, Step};
 use libfuzzer_sys::fuzz_target;
 
 struct One;

@@ -1,10 +1,10 @@
 //! A hostile virtual machine: messages from any bytes, and a guest whose memory is any bytes.
 #![no_main]
 
-use dumbwaiter_vhost_user::inflight::Inflight;
-use dumbwaiter_vhost_user::request::Rules;
-use dumbwaiter_vhost_user::ring::RingAddresses;
-use dumbwaiter_vhost_user::{Assembler, Chain, Memory, Operation, Region, Ring};
+use dumbwaiter_protocols::vhost_user::inflight::Inflight;
+use dumbwaiter_protocols::vhost_user::request::Rules;
+use dumbwaiter_protocols::vhost_user::ring::RingAddresses;
+use dumbwaiter_protocols::vhost_user::{Assembler, Chain, Memory, Operation, Region, Ring};
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 

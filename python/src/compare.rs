@@ -14,7 +14,7 @@ use dumbwaiter_experiment::{
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
 use dumbwaiter_sim::Simulator;
-use dumbwaiter_workloads::units::{self, BareTime};
+use dumbwaiter_text::units::{self, BareTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -472,7 +472,7 @@ fn ended(
     last: impl FnOnce() -> PyResult<()>,
 ) -> PyResult<ResultDocument> {
     let result = |mut document: Document| {
-        document.provenance.commit = dumbwaiter_version::commit();
+        document.provenance.commit = dumbwaiter::version::commit();
         ResultDocument::new(document)
     };
     let interrupted = |finished: Option<Document>| {

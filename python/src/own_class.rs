@@ -47,13 +47,14 @@ impl OwnClass {
         let tunables = tunables_of(class, &name)?;
         let (class, failed) = (class.clone().unbind(), failed.clone());
         let factory: Factory = Arc::new(move |setup| {
-            Python::attach(|py| match Policy::new(class.bind(py), tunables, setup, &failed) {
+            let scheduler = Python::attach(|py| match Policy::new(class.bind(py), tunables, setup, &failed) {
                 Ok(policy) => Box::new(policy) as Box<dyn Scheduler>,
                 Err(error) => {
                     failed.set(error);
                     Box::new(Policy::dead(&failed))
                 }
-            })
+            });
+            scheduler.into()
         });
         Ok(OwnClass { name, like, factory, tunables })
     }
@@ -79,7 +80,8 @@ impl OwnClass {
         let with_settings: Factory = Arc::new(move |setup| {
             let mut scheduler = factory(setup);
             for (key, value) in &settings {
-                scheduler.set(key, *value);
+                // Name and range were checked when it was chosen.
+                let _ = scheduler.set(key, *value);
             }
             scheduler
         });

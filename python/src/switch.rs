@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::Prepared;
+use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_sim::{Episode, Period, PeriodEnd};
-use dumbwaiter_workloads::units::{self, BareTime};
+use dumbwaiter_text::units::{self, BareTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

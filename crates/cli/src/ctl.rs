@@ -1,8 +1,8 @@
 //! `ctl`: orders to a running server.
 
+use crate::terminal::answer_text;
 use anyhow::{Context, Result};
 use dumbwaiter_serve::{ExportSettings, Order, send_order};
-use dumbwaiter_terminal::answer_text;
 
 use crate::args::{Ctl, CtlOrder, OnSocket, Set};
 use crate::{Ended, input, output};

@@ -1,9 +1,9 @@
 //! `devices`: the models, their parameter files, and how they agree with data sheets.
 
+use crate::terminal::{checks_text, devices_text};
 use anyhow::{Result, bail};
 use dumbwaiter_devices::{Facts, ModelInfo, load, models};
 use dumbwaiter_sim::validate::checks;
-use dumbwaiter_terminal::{checks_text, devices_text};
 
 use crate::args::Devices;
 use crate::{Ended, output};

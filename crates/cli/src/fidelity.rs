@@ -1,8 +1,8 @@
 //! `fidelity`: our schedulers against recordings of the kernel's; with `--closed-loop` the recordings' jobs in simulation.
 
+use crate::terminal::{closed_loops_text, scores_text};
 use anyhow::Result;
 use dumbwaiter_fidelity::{ClosedLoops, closed_loops, recorded_again, scores};
-use dumbwaiter_terminal::{closed_loops_text, scores_text};
 
 use crate::args::Fidelity;
 use crate::progress::Watched;

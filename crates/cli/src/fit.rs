@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use dumbwaiter_experiment::Control;
-use dumbwaiter_fit::{DriveOptions, Opened, Options, Progress, document, open, survey};
+use dumbwaiter_realworld::fit::{DriveOptions, Opened, Options, Progress, document, open, survey};
 
 use crate::args::Devices;
 use crate::progress::{RunBar, cancel_on_signal};
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     };
     let found = survey(&mut *subject, &options, &control.cancel, &mut observe);
     bar.finish();
-    let fitted = found.and_then(|found| dumbwaiter_fit::fit(&found))?;
+    let fitted = found.and_then(|found| dumbwaiter_realworld::fit::fit(&found))?;
     let document = document(fitted, began.elapsed().as_secs_f64());
     if let Some(path) = &args.json {
         output::write_json(path, &document)?;

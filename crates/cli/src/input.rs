@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_sim::Simulator;
-use dumbwaiter_workloads::units;
+use dumbwaiter_text::units;
 
 /// A number of bytes that a flag gives.
 pub(crate) fn bytes(flag: &str, text: &str) -> Result<u64> {

@@ -1,4 +1,5 @@
-//! The `dumbwaiter` command: choose and prove a block I/O scheduler. A library, so that `python -m dumbwaiter` is the same one.
+//! The `dumbwaiter` command: choose and prove a block I/O scheduler. A library, so that `python -m dumbwaiter` is the same one,
+//! and so that other programs can show results as it does ([`terminal`]).
 //!
 //! Results go to stdout, messages to stderr. Exit codes: 0 done, 1 a check failed, 2 bad input or refused, 3 a
 //! device or an I/O failed, 130 interrupted; completed work is printed and written in both cases.
@@ -26,15 +27,17 @@ mod schedulers;
 mod serve;
 mod shell;
 mod sweep;
+pub mod terminal;
 mod top;
 mod trace;
 mod tune;
+pub mod version;
 
 use std::ffi::OsString;
 
 use clap::Parser;
 use dumbwaiter_experiment::{Failure, FailureKind};
-use dumbwaiter_terminal::{one_line, tell};
+use terminal::one_line;
 
 use args::{Args, Command};
 
@@ -86,10 +89,10 @@ impl Ended {
                 FailureKind::Interrupted => Some(Ended::Interrupted),
             };
         }
-        match error.downcast_ref::<dumbwaiter_fit::Error>()? {
-            dumbwaiter_fit::Error::Refused(_) | dumbwaiter_fit::Error::NoFit(_) => None,
-            dumbwaiter_fit::Error::Device(_) => Some(Ended::DeviceFailed),
-            dumbwaiter_fit::Error::Interrupted => Some(Ended::Interrupted),
+        match error.downcast_ref::<dumbwaiter_realworld::fit::Error>()? {
+            dumbwaiter_realworld::fit::Error::Refused(_) | dumbwaiter_realworld::fit::Error::NoFit(_) => None,
+            dumbwaiter_realworld::fit::Error::Device(_) => Some(Ended::DeviceFailed),
+            dumbwaiter_realworld::fit::Error::Interrupted => Some(Ended::Interrupted),
         }
     }
 

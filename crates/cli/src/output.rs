@@ -2,10 +2,10 @@
 
 use std::io::{Error, ErrorKind};
 
-pub(crate) use dumbwaiter_terminal::outputs::{
+pub(crate) use crate::terminal::outputs::{
     check_files, check_writable, is_stdout, pretty, print_or_json, write_json, write_text,
 };
-pub(crate) use dumbwaiter_terminal::{print, screen, style};
+pub(crate) use crate::terminal::{print, screen, style};
 
 /// Is this what happens when the reader of a pipe is gone?
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::terminal::{pilot_status_text, replay_text};
 use anyhow::{Context, Result};
 use dumbwaiter_linux::undo;
 use dumbwaiter_pilot::{DeviceConfig, PilotConfig, Question, ReplayOptions, RunOptions, RunSummary, ask, replay};
-use dumbwaiter_terminal::{pilot_status_text, replay_text};
 use dumbwaiter_traces::TraceReader;
 
 use crate::args::{Pilot, PilotQuestion};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::terminal::recording_text;
 use anyhow::{Result, bail};
+use dumbwaiter_linux::recording::{Options, check_files, record};
 use dumbwaiter_linux::target::PathFacts;
 use dumbwaiter_linux::undo;
-use dumbwaiter_recording::{Options, check_files, record};
-use dumbwaiter_terminal::recording_text;
 use dumbwaiter_traces::Format;
 
 use crate::args::Record;

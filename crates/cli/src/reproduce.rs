@@ -1,9 +1,9 @@
 //! `reproduce`: published experiments, run again on the models or on a real device.
 
+use crate::terminal::ReproducedOutputs;
 use anyhow::{Result, bail};
 use dumbwaiter_reproduce::show::{self, Finished};
 use dumbwaiter_reproduce::{Effort, Error, Figure, OnDevice, Paper, find_all, possible};
-use dumbwaiter_terminal::ReproducedOutputs;
 
 use crate::args::Reproduce;
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};

@@ -42,7 +42,7 @@ pub(crate) fn format(name: &str) -> Result<Format> {
 
 /// Adds the commit of this program, and for a real drive the command as it was typed.
 fn built_from(provenance: &mut Provenance) {
-    provenance.commit = dumbwaiter_version::commit();
+    provenance.commit = crate::version::commit();
     if provenance.drive.is_some() {
         provenance.arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     }

@@ -1,8 +1,8 @@
 //! `schedulers`: the list, and each one's manual.
 
+use crate::terminal::{scheduler_json, scheduler_text, schedulers_text};
 use anyhow::Result;
 use dumbwaiter_schedulers::{Choice, Entry, REGISTRY};
-use dumbwaiter_terminal::{scheduler_json, scheduler_text, schedulers_text};
 
 use crate::args::Schedulers;
 use crate::{Ended, output};

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::terminal::{disks_text, open_on_desktop};
 use anyhow::{Context, Result, anyhow};
 use dumbwaiter_serve::{
     DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
     raise_open_files_limit, systemd,
 };
-use dumbwaiter_terminal::{disks_text, open_on_desktop};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

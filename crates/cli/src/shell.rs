@@ -40,5 +40,5 @@ fn write_pages(command: &clap::Command, dir: &Path) -> Result<()> {
     }
     let page = clap_mangen::Man::new(command.clone());
     let path = dir.join(page.get_filename());
-    dumbwaiter_output::write(&path, |out| page.render(out)).with_context(|| format!("cannot write {}", path.display()))
+    dumbwaiter_text::write(&path, |out| page.render(out)).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::terminal::{PlotColumns, estimate_text, finished_text, plotted_text, watch_sweep};
 use anyhow::{Result, bail};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_sim::Simulator;
 use dumbwaiter_sweep::{self as sweeps, Progress};
-use dumbwaiter_terminal::{PlotColumns, estimate_text, finished_text, plotted_text, watch_sweep};
 
 use crate::args::{Sweep, SweepCommand, SweepReport};
 use crate::progress::cancel_on_signal;

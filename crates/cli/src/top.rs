@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::terminal::{server_text, watch_server};
 use anyhow::{Context, Result};
 use dumbwaiter_serve::Top;
-use dumbwaiter_terminal::{server_text, watch_server};
 
 use crate::{Ended, args, output};
 

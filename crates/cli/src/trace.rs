@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::terminal::{formats_text, records_text, trace_text};
 use anyhow::{Result, anyhow};
 use dumbwaiter_measure::grouped;
-use dumbwaiter_terminal::{formats_text, records_text, trace_text};
 use dumbwaiter_traces::{self as traces, Arrival, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
 
 use crate::args::{Reading, Trace, TraceCommand, TraceConvert, TraceHead, TraceStat as StatArgs};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::{
-    BlockLayer, Config, Context, Errno, Finished, Handover, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup,
+    BlockLayer, Config, Context, Errno, Finished, Handover, Io, Ioprio, Nanos, Op, Plug, RequestId, Setup, Stack,
     Submitted, TaskId, Tenant, TenantId, Tenants,
 };
 
@@ -83,7 +83,7 @@ pub struct Harness {
 
 impl Harness {
     /// With the scheduler that `make` builds, four tenants, and eight tasks of the first tenant.
-    pub fn new(config: Config, make: impl FnOnce(Setup) -> Box<dyn Scheduler>) -> Harness {
+    pub fn new<S: Into<Stack>>(config: Config, make: impl FnOnce(Setup) -> S) -> Harness {
         let mut tenants = Tenants::default();
         for _ in 0..4 {
             tenants.add_tenant(Tenant::default());
@@ -264,14 +264,14 @@ impl Harness {
 
     /// Changes a tunable of the scheduler at run time.
     pub fn tune(&mut self, name: &str, value: i128) -> &mut Harness {
-        self.layer.set_tunable(name, value).unwrap_or_else(|why| panic!("{why}"));
+        self.layer.set_tunable(self.now, name, value).unwrap_or_else(|why| panic!("{why}"));
         self
     }
 
     /// Replaces the scheduler by one that `make` builds from the current set-up.
-    pub fn replace(&mut self, make: impl FnOnce(Setup) -> Box<dyn Scheduler>, how: Handover) -> &mut Harness {
-        let scheduler = make(self.layer.config().setup);
-        self.layer.replace(self.now, scheduler, how);
+    pub fn replace<S: Into<Stack>>(&mut self, make: impl FnOnce(Setup) -> S, how: Handover) -> &mut Harness {
+        let stack = make(self.layer.config().setup);
+        self.layer.replace(self.now, stack, how);
         self
     }
 
@@ -281,9 +281,9 @@ impl Harness {
         self
     }
 
-    /// Sets the deadline of a task's I/Os.
-    pub fn deadline(&mut self, task: TaskId, deadline: Option<Nanos>) -> &mut Harness {
-        self.layer.set_deadline(task, deadline);
+    /// Changes something of the block layer at the present time.
+    pub fn change(&mut self, change: impl FnOnce(&mut BlockLayer, Nanos)) -> &mut Harness {
+        change(&mut self.layer, self.now);
         self
     }
 

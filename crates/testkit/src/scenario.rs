@@ -10,12 +10,12 @@
 //! issued W10 W20 R100 R200 R300 R400 | R200 R300 W10 W20 R400 R100 | R200 R300 W10 W20 R100 R400
 //! ```
 
-use dumbwaiter_block::{Config, Scheduler, Setup};
+use dumbwaiter_block::{Config, Setup, Stack};
 
 use crate::Harness;
 
 /// Builds a scheduler from its name with settings and the set-up of the device.
-pub type Make = dyn Fn(&str, Setup) -> Result<Box<dyn Scheduler>, String>;
+pub type Make = dyn Fn(&str, Setup) -> Result<Stack, String>;
 
 /// Runs every scenario of `text`; returns the number of runs (one for each scheduler), or all failures.
 pub fn run(text: &str, make: &Make) -> Result<usize, String> {
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::Fifo;
 
-    fn fifo(_: &str, _: Setup) -> Result<Box<dyn Scheduler>, String> {
-        Ok(Box::new(Fifo::default()))
+    fn fifo(_: &str, _: Setup) -> Result<Stack, String> {
+        Ok(Box::new(Fifo::default()).into())
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::terminal::DocumentOutputs;
 use clap::ValueEnum;
-use dumbwaiter_terminal::DocumentOutputs;
 
 use super::trace::Reading;
 

@@ -30,7 +30,7 @@ pub(crate) use self::tune::*;
 #[derive(Parser)]
 #[command(
     name = "dumbwaiter",
-    version = dumbwaiter_version::VERSION,
+    version = crate::version::VERSION,
     about,
     max_term_width = 100,
     after_help = "\

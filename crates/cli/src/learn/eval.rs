@@ -2,13 +2,13 @@
 
 use std::io::{BufWriter, Write};
 
+use crate::terminal::{evaluation_text, prediction_text};
 use anyhow::{Context, Result};
 use dumbwaiter_learn::Model;
-use dumbwaiter_terminal::{evaluation_text, prediction_text};
-use dumbwaiter_training::data::read_run;
-use dumbwaiter_training::evaluate::{Named, Times, evaluate};
-use dumbwaiter_training::predict::{Line, predict as predict_run};
-use dumbwaiter_training::store;
+use dumbwaiter_learn::training::data::read_run;
+use dumbwaiter_learn::training::evaluate::{Named, Times, evaluate};
+use dumbwaiter_learn::training::predict::{Line, predict as predict_run};
+use dumbwaiter_learn::training::store;
 
 use crate::args::{LearnEval, LearnPredict, LearnTimes};
 use crate::{Ended, output};
@@ -57,5 +57,5 @@ fn write_line(out: &mut impl Write, line: &Line, json: bool) -> std::io::Result<
         false => prediction_text(line),
     };
     // The model's file names the classes.
-    out.write_all(dumbwaiter_output::escape(&text).as_bytes())
+    out.write_all(dumbwaiter_text::escape(&text).as_bytes())
 }

@@ -5,13 +5,13 @@ mod table;
 #[cfg(feature = "train")]
 mod train;
 
+use crate::terminal::model_text;
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_learn::FeatureSet;
-use dumbwaiter_terminal::model_text;
-use dumbwaiter_training::data::DataSet;
-use dumbwaiter_training::features::{FeatureRows, SkippedRun, columns, rows_by_run, write_npy};
-use dumbwaiter_training::store;
-use dumbwaiter_training::task::Task;
+use dumbwaiter_learn::training::data::DataSet;
+use dumbwaiter_learn::training::features::{FeatureRows, SkippedRun, columns, rows_by_run, write_npy};
+use dumbwaiter_learn::training::store;
+use dumbwaiter_learn::training::task::Task;
 
 use crate::args::{Learn, LearnCommand, LearnFeatures, LearnImport, LearnShow, ModelInputs, RecordedRuns};
 use crate::{Ended, output};
@@ -63,7 +63,7 @@ fn features(args: &LearnFeatures) -> Result<Ended> {
     }
     let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
     if extension == Some("npy") {
-        dumbwaiter_output::write(&args.out, |out| write_npy(&runs, out))
+        dumbwaiter_text::write(&args.out, |out| write_npy(&runs, out))
             .map_err(|error| anyhow!("cannot write {}: {error}", args.out.display()))?;
     } else {
         let names = runs.iter().flat_map(|run| std::iter::repeat_n(run.run.as_str(), run.rows.len()));

@@ -1,9 +1,9 @@
 //! `learn train`.
 
 use anyhow::{Result, anyhow};
-use dumbwaiter_training::data::DataSet;
-use dumbwaiter_training::store;
-use dumbwaiter_training::train::{Method, Request, Split, train_model};
+use dumbwaiter_learn::training::data::DataSet;
+use dumbwaiter_learn::training::store;
+use dumbwaiter_learn::training::train::{Method, Request, Split, train_model};
 
 use crate::args::LearnTrain;
 use crate::{Ended, output};

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use dumbwaiter_drive::{Options, Rings, Target, Verify};
 use dumbwaiter_experiment::Input;
+use dumbwaiter_realworld::drive::{Options, Rings, Target, Verify};
 use dumbwaiter_realworld::{
     self as realworld, DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker,
 };
@@ -98,7 +98,7 @@ pub(crate) fn work() -> Result<Ended> {
 /// `verify`: looks for acknowledged writes that are lost or torn.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Ended> {
     let target = Target::open(&args.target, &Options::default())?;
-    let found = dumbwaiter_drive::verify::check(&target, &args.journal)?;
+    let found = dumbwaiter_realworld::drive::verify::check(&target, &args.journal)?;
     output::print(&format!("{found}\n"))?;
     Ok(if found.clean() { Ended::Done } else { Ended::DeviceFailed })
 }

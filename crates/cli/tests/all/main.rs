@@ -1,5 +1,6 @@
 //! The command from outside.
 
+mod architecture;
 mod cli;
 mod common;
 mod energy;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::{
-    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits,
-    Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Stack, Traits, Tunable,
 };
 
 /// See the module documentation.
@@ -29,6 +28,11 @@ impl Checked {
     pub fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
         let (queued, gone) = (BTreeSet::new(), BTreeSet::new());
         Checked { inner, setup, queued, chosen: None, gone, calls: 0, waits: Arc::default() }
+    }
+
+    /// A stack whose first scheduler is checked.
+    pub fn around(stack: Stack, setup: Setup) -> Stack {
+        Stack { scheduler: Box::new(Checked::new(stack.scheduler, setup)), ..stack }
     }
 
     /// `waits` will tell whether the last answer was to wait.
@@ -169,16 +173,6 @@ impl Scheduler for Checked {
 
     fn timer(&self) -> Option<Nanos> {
         self.inner.timer()
-    }
-
-    /// The successor is checked too: the block layer inserts what is queued again.
-    fn successor(&mut self, ctx: &Context<'_>) -> Option<(Box<dyn Scheduler>, Handover)> {
-        let (successor, how) = self.inner.successor(ctx)?;
-        Some((Box::new(Checked::new(successor, self.setup)), how))
-    }
-
-    fn completed_by_predecessor(&mut self, id: RequestId, ctx: &Context<'_>) {
-        self.inner.completed_by_predecessor(id, ctx);
     }
 
     fn tunables(&self) -> &'static [Tunable] {

@@ -9,15 +9,15 @@ pub mod plan;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dumbwaiter_block::{Op, Scheduler, Setup};
+use dumbwaiter_block::{Op, Setup, Stack};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 pub use self::checked::Checked;
 use self::plan::{Plan, Step};
 use crate::Harness;
 
-/// Builds a scheduler; the numbers are for settings that are drawn at random.
-pub type Make<'a> = &'a dyn Fn(&[u64], Setup) -> Box<dyn Scheduler>;
+/// Builds a scheduler with its controllers; the numbers are for settings that are drawn at random.
+pub type Make<'a> = &'a dyn Fn(&[u64], Setup) -> Stack;
 
 /// Runs a plan to its end. With `checked` each call is checked from both sides, and copies of the scheduler take over.
 ///
@@ -25,8 +25,8 @@ pub type Make<'a> = &'a dyn Fn(&[u64], Setup) -> Box<dyn Scheduler>;
 /// If the scheduler breaks its contract.
 pub fn run(make: Make<'_>, plan: &Plan, checked: bool) -> Harness {
     let mut harness = Harness::new(plan.config(), |setup| {
-        let scheduler = make(&plan.draws, setup);
-        if checked { Box::new(Checked::new(scheduler, setup)) } else { scheduler }
+        let stack = make(&plan.draws, setup);
+        if checked { Checked::around(stack, setup) } else { stack }
     });
     harness.hold();
     for step in &plan.steps {

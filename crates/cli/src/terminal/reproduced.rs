@@ -1,0 +1,46 @@
+//! Published experiments that were run again.
+
+use std::io::Error;
+use std::path::Path;
+
+use dumbwaiter_reproduce::Row;
+use dumbwaiter_reproduce::show::{self, Finished};
+
+use crate::terminal::outputs::{is_stdout, write_json};
+use crate::terminal::{print, style};
+
+/// Where the figures of a reproduction go.
+#[derive(Clone, Copy, Debug)]
+pub struct ReproducedOutputs<'a> {
+    /// File of the rows; `-` is stdout, which then has no tables.
+    pub json: Option<&'a Path>,
+    /// File of the page.
+    pub html: Option<&'a Path>,
+    /// Were the runs short?
+    pub quick: bool,
+}
+
+impl ReproducedOutputs<'_> {
+    /// Prints tables and writes files. `device`: what it was run on, where that is a real one.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, device: Option<&str>, finished: &[Finished]) -> Result<(), Error> {
+        let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
+        if !self.json.is_some_and(is_stdout) {
+            print(&show::text(device, finished, style()))?;
+        }
+        if let Some(path) = self.json {
+            write_json(path, &rows)?;
+            if !is_stdout(path) {
+                crate::tell!("JSON written to {}", path.display());
+            }
+        }
+        if let Some(path) = self.html {
+            let data = show::data(self.quick, device, finished);
+            show::page(device, finished).write(&data, path).map_err(Error::other)?;
+            crate::tell!("page written to {}", path.display());
+        }
+        Ok(())
+    }
+}

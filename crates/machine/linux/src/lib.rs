@@ -1,0 +1,33 @@
+//! What of Linux others need: the block layer as a subject (what a path is, the settings of a disk's queue, weights of cgroups, I/O
+//! priorities, loop devices and mounts), its [`recording`], [`meters`] of energy and CPU time, and what a [`service`] needs.
+//!
+//! Every change is put back: when its guard is dropped, on a signal (see [`undo::on_signals`]), and, after a
+//! crash, by the next process that calls [`undo::leftovers`].
+#![deny(unsafe_code)]
+
+mod backing;
+pub mod cgroup;
+pub mod claim;
+pub mod disk;
+pub mod diskstats;
+mod error;
+pub mod file;
+pub mod filesystem;
+pub mod ioprio;
+mod lock;
+pub mod loops;
+pub mod machine;
+pub mod meters;
+mod owned;
+pub mod process;
+pub mod queue;
+pub mod recording;
+mod roots;
+pub mod service;
+pub mod settings;
+pub mod target;
+pub mod udev;
+pub mod undo;
+
+pub use error::Error;
+pub use roots::Roots;

@@ -1,0 +1,264 @@
+//! The control groups of the processes that are recorded: their weights, and what changes while it is recorded.
+//!
+//! The kernel has no event for a change of a weight, so the groups' files are read again and again; a change is seen at most
+//! one [reading](crate::recording::capture) after it was made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::Roots;
+use crate::cgroup::{Version, detect};
+use crate::file::read_some;
+use serde_json::{Value, json};
+
+use crate::recording::rows::Row;
+
+/// A group's name in a recording: its path without the first `/`, "" for the root group.
+type Name = String;
+
+/// The default weight, where a group has no file of its own weight.
+const DEFAULT_WEIGHT: u32 = 100;
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    /// A group has this weight now.
+    Weight(Name, u32),
+    /// A process is in this group now.
+    Moved(i32, Name),
+    /// A process ended.
+    Ended(i32),
+}
+
+/// All groups, as their files say it at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reading {
+    weights: BTreeMap<Name, u32>,
+    members: BTreeMap<i32, Name>,
+}
+
+/// The groups from the start of a recording on.
+pub(crate) struct Groups {
+    mount: PathBuf,
+    version: Version,
+    first: Reading,
+    last: Reading,
+    /// By the time of CLOCK_MONOTONIC, ns.
+    changes: Vec<(u64, Change)>,
+}
+
+/// CLOCK_MONOTONIC, ns, as in the events.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A weight file's value: a number alone, or after `default`.
+fn weight_in(text: &str) -> Option<u32> {
+    text.lines().find_map(|line| line.strip_prefix("default").unwrap_or(line).trim().parse().ok())
+}
+
+impl Groups {
+    /// Begins with the groups as they are; `None` where no hierarchy has the I/O controller.
+    pub(crate) fn begin(roots: &Roots) -> Option<Groups> {
+        let hierarchy = detect(roots).0?;
+        let empty = Reading::default();
+        let (mount, version) = (hierarchy.mount, hierarchy.version);
+        let mut groups = Groups { mount, version, first: empty.clone(), last: empty, changes: Vec::new() };
+        groups.first = groups.read();
+        groups.last = groups.first.clone();
+        Some(groups)
+    }
+
+    fn read(&self) -> Reading {
+        let mut reading = Reading::default();
+        self.read_into(&self.mount, String::new(), &mut reading);
+        reading
+    }
+
+    fn read_into(&self, dir: &Path, name: Name, reading: &mut Reading) {
+        let (weights, members): (&[&str], _) = match self.version {
+            Version::V2 => (&["io.bfq.weight", "io.weight"], "cgroup.threads"),
+            Version::V1 => (&["blkio.bfq.weight", "blkio.weight"], "tasks"),
+        };
+        let weight = weights.iter().find_map(|file| weight_in(&read_some(&dir.join(file))?));
+        // A group without a weight of its own is not one for the scheduler: its processes count to the group around it.
+        let known = weight.is_some() || name.is_empty();
+        let own = if known { name.clone() } else { parent_of(&name).unwrap_or_default().to_owned() };
+        if known {
+            reading.weights.insert(name.clone(), weight.unwrap_or(DEFAULT_WEIGHT));
+        }
+        for pid in read_some(&dir.join(members)).unwrap_or_default().lines().filter_map(|l| l.trim().parse().ok()) {
+            reading.members.insert(pid, own.clone());
+        }
+        let Ok(entries) = std::fs::read_dir(dir) else { return };
+        for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+            // A name that the rows cannot hold is none of a load's.
+            let Some(child) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            if child.contains([',', ' ', ';', '"']) {
+                continue;
+            }
+            let path = if name.is_empty() { child } else { format!("{name}/{child}") };
+            self.read_into(&entry.path(), path, reading);
+        }
+    }
+
+    /// Reads the groups again.
+    pub(crate) fn follow(&mut self) {
+        let reading = self.read();
+        self.take(now(), reading);
+    }
+
+    fn take(&mut self, at: u64, reading: Reading) {
+        for (name, weight) in &reading.weights {
+            match self.last.weights.get(name) {
+                Some(before) if before == weight => {}
+                Some(_) => self.changes.push((at, Change::Weight(name.clone(), *weight))),
+                // A group made since the start has had its weight from the start.
+                None => {
+                    self.first.weights.entry(name.clone()).or_insert(*weight);
+                }
+            }
+        }
+        for (pid, name) in &reading.members {
+            match self.last.members.get(pid) {
+                Some(before) if before == name => {}
+                Some(_) => self.changes.push((at, Change::Moved(*pid, name.clone()))),
+                None => {
+                    self.first.members.entry(*pid).or_insert_with(|| name.clone());
+                }
+            }
+        }
+        for pid in self.last.members.keys().filter(|pid| !reading.members.contains_key(pid)) {
+            self.changes.push((at, Change::Ended(*pid)));
+        }
+        self.last = reading;
+    }
+
+    /// The groups of these processes and the groups around them, parents first, as the JSON of a recording has them; none
+    /// where all are in the root group.
+    pub(crate) fn describe(&self, pids: &BTreeSet<i32>) -> Vec<Value> {
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        let moved_to = self.changes.iter().filter_map(|(_, change)| match change {
+            Change::Moved(pid, name) if pids.contains(pid) => Some(name),
+            _ => None,
+        });
+        for name in pids.iter().filter_map(|pid| self.first.members.get(pid)).chain(moved_to) {
+            let mut at = Some(name.as_str());
+            while let Some(name) = at {
+                names.insert(name);
+                at = parent_of(name);
+            }
+        }
+        if names.iter().all(|name| name.is_empty()) {
+            return Vec::new();
+        }
+        let of = |name: &str| {
+            let members = pids.iter().filter(|pid| self.first.members.get(pid).is_some_and(|n| n == name));
+            let weight = self.first.weights.get(name).copied().unwrap_or(DEFAULT_WEIGHT);
+            json!({ "path": name, "weight": weight, "pids": members.collect::<Vec<_>>() })
+        };
+        names.into_iter().map(of).collect()
+    }
+
+    /// Adds rows for the changes of these processes and their groups; `first` is the time of the first event.
+    pub(crate) fn add_rows(&self, rows: &mut Vec<Row>, pids: &BTreeSet<i32>, first: u64) {
+        let groups = self.describe(pids);
+        let known = |name: &str| groups.iter().any(|group| group["path"] == name);
+        let end = rows.last().map_or(0, |row| row.at);
+        let row = |at: u64, event: &'static str, flags: String, pid: Option<i32>| Row {
+            at: at.saturating_sub(first).min(end),
+            event,
+            req: 0,
+            sector: None,
+            bytes: None,
+            op: String::new(),
+            flags,
+            pid,
+            ioprio: None,
+            cpu: 0,
+        };
+        for (at, change) in &self.changes {
+            rows.extend(match change {
+                Change::Weight(name, weight) if known(name) => {
+                    Some(row(*at, "group_weight", format!("group={name} weight={weight}"), None))
+                }
+                Change::Moved(pid, name) if pids.contains(pid) => {
+                    Some(row(*at, "task_group", format!("group={name}"), Some(*pid)))
+                }
+                Change::Ended(pid) if pids.contains(pid) => Some(row(*at, "task_exit", String::new(), Some(*pid))),
+                _ => None,
+            });
+        }
+        rows.sort_by_key(|row| row.at);
+    }
+}
+
+/// The name of the group around a group; `None` for the root.
+fn parent_of(name: &str) -> Option<&str> {
+    if name.is_empty() { None } else { Some(name.rsplit_once('/').map_or("", |(above, _)| above)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(weights: &[(&str, u32)], members: &[(i32, &str)]) -> Reading {
+        Reading {
+            weights: weights.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect(),
+            members: members.iter().map(|(pid, name)| (*pid, (*name).to_owned())).collect(),
+        }
+    }
+
+    #[test]
+    fn a_recording_has_the_groups_around_its_processes_and_what_changed() {
+        let first =
+            reading(&[("", 100), ("a", 300), ("a/x", 50), ("b", 100), ("c", 7)], &[(1, "a/x"), (2, "b"), (9, "c")]);
+        let mut groups = Groups {
+            mount: PathBuf::new(),
+            version: Version::V2,
+            first: first.clone(),
+            last: first,
+            changes: Vec::new(),
+        };
+        let second = [("", 100), ("a", 300), ("a/x", 60), ("b", 100), ("c", 8)];
+        groups.take(2_000, reading(&second, &[(1, "a/x"), (2, "a/x"), (3, "b")]));
+        groups.take(3_000, reading(&second, &[(2, "a/x"), (3, "b")]));
+        let pids = BTreeSet::from([1, 2, 3]);
+        let found = groups.describe(&pids);
+        let paths: Vec<&str> = found.iter().map(|g| g["path"].as_str().unwrap()).collect();
+        assert_eq!(paths, ["", "a", "a/x", "b"], "parents first; no group of others");
+        assert_eq!(found[2], json!({ "path": "a/x", "weight": 50, "pids": [1] }));
+        assert_eq!(found[3]["pids"], json!([2, 3]), "3 began in it");
+        let mut rows = Vec::new();
+        groups.add_rows(&mut rows, &pids, 1_000);
+        let told: Vec<(&str, &str, Option<i32>)> = rows.iter().map(|r| (r.event, r.flags.as_str(), r.pid)).collect();
+        let expected = [
+            ("group_weight", "group=a/x weight=60", None),
+            ("task_group", "group=a/x", Some(2)),
+            ("task_exit", "", Some(1)),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_load_in_the_root_group_has_no_groups() {
+        let first = reading(&[("", 100), ("other", 100)], &[(1, ""), (2, "other")]);
+        let groups = Groups {
+            mount: PathBuf::new(),
+            version: Version::V2,
+            first: first.clone(),
+            last: first,
+            changes: Vec::new(),
+        };
+        assert!(groups.describe(&BTreeSet::from([1])).is_empty());
+    }
+
+    #[test]
+    fn a_weight_file_has_a_number_or_a_default() {
+        assert_eq!(
+            (weight_in("100\n"), weight_in("default 250\n8:0 10\n"), weight_in("")),
+            (Some(100), Some(250), None)
+        );
+    }
+}

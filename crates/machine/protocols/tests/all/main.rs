@@ -1,0 +1,3 @@
+//! What clients may send, and what becomes of it.
+
+mod vhost_user;

@@ -1,0 +1,3 @@
+//! Controllers in worlds of their own.
+
+mod switching;

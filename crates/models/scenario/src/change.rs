@@ -1,0 +1,137 @@
+//! Scheduled changes of weights, priorities, membership and the scheduler.
+
+use dumbwaiter_block::{Handover, Ioprio, Nanos};
+use dumbwaiter_text::units::format_time;
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::SchedulerSpec;
+use crate::value::{Priority, Time, Weight};
+
+/// A scheduled change of a task: a new priority, a new tenant, or both.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileTaskChange")]
+pub struct TaskChange {
+    /// Time since the start of the run, warm-up included.
+    pub at: Nanos,
+    /// The new priority.
+    pub ioprio: Option<Ioprio>,
+    /// Name of the new tenant.
+    pub tenant: Option<String>,
+}
+
+/// A scheduled change of a tenant's weight.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileTenantChange")]
+pub struct TenantChange {
+    /// Time since the start of the run, warm-up included.
+    pub at: Nanos,
+    /// The new weight, 1 to 10000.
+    pub weight: u32,
+}
+
+/// The scheduler is exchanged.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileSchedulerChange")]
+pub struct SchedulerChange {
+    /// When, from the start of the run, warm-up included.
+    pub at: Nanos,
+    /// The scheduler from then on.
+    pub scheduler: SchedulerSpec,
+    /// How requests under way pass to it.
+    pub how: Handover,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSchedulerChange {
+    at: Time,
+    scheduler: SchedulerSpec,
+    #[serde(default)]
+    how: How,
+}
+
+/// The words for [`Handover`].
+#[derive(Clone, Copy, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum How {
+    #[default]
+    Freeze,
+    Live,
+}
+
+impl From<FileSchedulerChange> for SchedulerChange {
+    fn from(file: FileSchedulerChange) -> SchedulerChange {
+        let how = match file.how {
+            How::Freeze => Handover::Freeze,
+            How::Live => Handover::Live,
+        };
+        SchedulerChange { at: file.at.0, scheduler: file.scheduler, how }
+    }
+}
+
+impl Serialize for SchedulerChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 3)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        change.serialize_field("scheduler", &self.scheduler)?;
+        let how = match self.how {
+            Handover::Freeze => How::Freeze,
+            Handover::Live => How::Live,
+        };
+        change.serialize_field("how", &how)?;
+        change.end()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTaskChange {
+    at: Time,
+    ioprio: Option<Priority>,
+    tenant: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTenantChange {
+    at: Time,
+    weight: Weight,
+}
+
+impl From<FileTaskChange> for TaskChange {
+    fn from(file: FileTaskChange) -> TaskChange {
+        TaskChange { at: file.at.0, ioprio: file.ioprio.map(|p| p.0), tenant: file.tenant }
+    }
+}
+
+impl From<FileTenantChange> for TenantChange {
+    fn from(file: FileTenantChange) -> TenantChange {
+        TenantChange { at: file.at.0, weight: file.weight.0 }
+    }
+}
+
+impl Serialize for TaskChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 3)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        match self.ioprio {
+            Some(ioprio) => change.serialize_field("ioprio", &ioprio.to_string())?,
+            None => change.skip_field("ioprio")?,
+        }
+        match &self.tenant {
+            Some(tenant) => change.serialize_field("tenant", tenant)?,
+            None => change.skip_field("tenant")?,
+        }
+        change.end()
+    }
+}
+
+impl Serialize for TenantChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 2)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        change.serialize_field("weight", &self.weight)?;
+        change.end()
+    }
+}

@@ -1,0 +1,340 @@
+//! Builds the threads of one run: one for each instance of a job, each part of an application, each trace, and one for
+//! write-back where tasks are buffered.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use crate::{Scenario, Task, Work};
+use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
+use dumbwaiter_measure::{TaskSpec, TenantSpec};
+use dumbwaiter_traces::Survey;
+use dumbwaiter_workloads::Workload;
+use dumbwaiter_workloads::applications::{App, AppContext, Component};
+use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec, SubmitMode};
+use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
+use crate::load::change::{self, Change};
+use crate::load::error::Error;
+use crate::load::replays::Replays;
+use crate::load::thread::{Mode, Thread};
+use crate::load::trace;
+
+/// Properties of the run and its machine that a load needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Host {
+    pub(crate) seed: u64,
+    /// Size of the device in sectors of 512 bytes.
+    pub(crate) capacity_sectors: u64,
+    pub(crate) cpus: u16,
+}
+
+/// The load of one run: tenants, tasks, threads and scheduled changes.
+pub struct Load {
+    /// Tenants and tasks for the block layer.
+    pub tenants: Tenants,
+    /// Names and weights of the tenants for the recorder, by [`TenantId`](dumbwaiter_block::TenantId).
+    pub tenant_specs: Vec<TenantSpec>,
+    /// Names of the tasks for the recorder, by [`TaskId`](dumbwaiter_block::TaskId).
+    pub task_specs: Vec<TaskSpec>,
+    /// The threads that submit I/O.
+    pub threads: Vec<Thread>,
+    /// Scheduled changes, sorted by time.
+    pub changes: Vec<(Nanos, Change)>,
+    /// The replays, which report skipped records at the end of the run.
+    pub replays: Replays,
+}
+
+/// Builds the load of one run; `surveys` are those of the scenario's traces, by [`trace::survey_key`].
+pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host) -> Result<Load, Error> {
+    let mut builder = Builder::new(s, host);
+    let silence = silence_before(s);
+    for (number, (tenant, task)) in s.tasks().enumerate() {
+        let ioprio = tenant.ioprio_of(task);
+        for instance in 0..task.count {
+            let name = if task.count > 1 { format!("{}.{instance}", task.name) } else { task.name.clone() };
+            let deadline = task.deadline.or(tenant.deadline);
+            let to = Instance { task, tenant: builder.ids[tenant.name.as_str()], ioprio, deadline, instance };
+            let Host { seed, capacity_sectors, .. } = host;
+            // Replicates have consecutive seeds.
+            let replicate = seed.wrapping_sub(s.seed);
+            let context = BuildContext { seed, capacity_sectors, job: number as u32, instance, replicate };
+            match &task.work {
+                Work::Job(job) => builder.add_job(&to, name, &started_earlier(job, silence), context)?,
+                Work::App(app) => builder.add_application(&to, &name, app, context)?,
+                Work::Trace(spec) => {
+                    let survey = surveys.get(&trace::survey_key(spec));
+                    let (replay, depth) = trace::replay(spec, host.capacity_sectors, survey)?;
+                    builder.replays.0.push(replay.status());
+                    let closed = spec.options.depth.is_some() || spec.options.closed_per_task;
+                    let (workload, mode) = (Box::new(replay), Mode::Each);
+                    builder.add(&to, name, Thread { workload, depth, mode, closed, ..Thread::idle() });
+                }
+                Work::Fio(_) => builder.add(&to, name, Thread::idle()),
+            }
+        }
+    }
+    builder.add_flusher();
+    Ok(builder.finish())
+}
+
+/// Time before the first job may start. A run begins with its first job, as fio's rates do, unless something is scheduled by the clock.
+fn silence_before(s: &Scenario) -> Nanos {
+    let scheduled = !s.changes.is_empty() || s.tenants.iter().any(|tenant| !tenant.changes.is_empty());
+    let start = |task: &Task| match &task.work {
+        Work::Job(job) if task.changes.is_empty() && task.start == Nanos::ZERO => job.startdelay.0,
+        _ => Nanos::ZERO,
+    };
+    if scheduled { Nanos::ZERO } else { s.tasks().map(|(_, task)| start(task)).min().unwrap_or(Nanos::ZERO) }
+}
+
+/// A job with that much less of a delay.
+fn started_earlier(job: &JobSpec, time: Nanos) -> JobSpec {
+    let (from, to) = job.startdelay;
+    JobSpec { startdelay: (Nanos(from.0.saturating_sub(time.0)), Nanos(to.0.saturating_sub(time.0))), ..job.clone() }
+}
+
+/// One instance of a task, which gets one thread or, as an application, several.
+struct Instance<'a> {
+    task: &'a Task,
+    tenant: TenantId,
+    ioprio: Ioprio,
+    deadline: Option<Nanos>,
+    instance: u32,
+}
+
+impl Instance<'_> {
+    fn refused(&self, cause: BuildError) -> Error {
+        Error::Job { task: self.task.name.clone(), cause }
+    }
+}
+
+/// Time between the starts of two processes of fio, ns (in most recordings of Linux 6.12 and 6.18).
+const FIO_START_GAPS: RangeInclusive<u64> = 300_000..=1_300_000;
+
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    host: Host,
+    ids: BTreeMap<&'a str, TenantId>,
+    cache: Option<PageCache>,
+    /// Whether any task goes through the page cache.
+    buffered: bool,
+    tenants: Tenants,
+    tenant_specs: Vec<TenantSpec>,
+    task_specs: Vec<TaskSpec>,
+    threads: Vec<Thread>,
+    /// Threads of fio's jobs.
+    fio_threads: Vec<usize>,
+    changes: Vec<(Nanos, Change)>,
+    replays: Replays,
+}
+
+impl<'a> Builder<'a> {
+    fn new(scenario: &'a Scenario, host: Host) -> Builder<'a> {
+        let (tenants, tenant_specs, ids) = tenants_of(scenario);
+        let mut changes = Vec::new();
+        change::of_scheduler(&mut changes, scenario);
+        for tenant in &scenario.tenants {
+            change::of_tenant(&mut changes, tenant, ids[tenant.name.as_str()]);
+        }
+        Builder {
+            scenario,
+            host,
+            ids,
+            cache: scenario.host.cache().map(|spec| PageCache::new(spec, host.capacity_sectors)),
+            buffered: false,
+            tenants,
+            tenant_specs,
+            task_specs: Vec::new(),
+            threads: Vec::new(),
+            fio_threads: Vec::new(),
+            changes,
+            replays: Replays::default(),
+        }
+    }
+
+    /// Adds a thread, with a block-layer task of its own and the scheduled changes of its task.
+    fn add(&mut self, to: &Instance<'_>, name: String, thread: Thread) {
+        let cpus = self.host.cpus;
+        let cpu = to.task.cpu_of(to.instance).map_or(self.threads.len() as u16 % cpus, |c| c % cpus);
+        let task = self.tenants.add_task(to.tenant, to.ioprio);
+        self.task_specs.push(TaskSpec { name, tenant: to.tenant });
+        change::of_task(&mut self.changes, to.task, self.threads.len() as u32, |name| self.ids[name]);
+        let (tenant, ioprio, stage, start) = (to.tenant, to.ioprio, to.task.stage, to.task.start);
+        self.threads.push(Thread { tenant, task, ioprio, cpu, stage, start, deadline: to.deadline, ..thread });
+    }
+
+    fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {
+        self.buffered |= !job.direct;
+        let thread = job_thread(job, context, self.cache.as_ref()).map_err(|cause| to.refused(cause))?;
+        self.add(to, name, thread);
+        if job.io_submit_mode == SubmitMode::Inline {
+            self.fio_threads.push(self.threads.len() - 1);
+        }
+        Ok(())
+    }
+
+    fn add_application(
+        &mut self,
+        to: &Instance<'_>,
+        name: &str,
+        app: &App,
+        context: BuildContext,
+    ) -> Result<(), Error> {
+        let build = AppContext { build: context, warmup: self.scenario.warmup, cache: self.cache.clone() };
+        let parts = app.build(&build).map_err(|cause| to.refused(cause))?;
+        let several = parts.len() > 1;
+        self.buffered |= app.log();
+        for (part_number, part) in parts.into_iter().enumerate() {
+            // The number of the job selects the random stream: each part has its own.
+            let job_number = context.job | (part_number as u32) << 12 | to.instance << 20;
+            match part {
+                Component::Job { name: part, count, job } => {
+                    for instance in 0..count {
+                        let name = match (part, count) {
+                            ("", 1) => name.to_string(),
+                            (part, 1) => format!("{name}/{part}"),
+                            (part, _) => format!("{name}/{part}.{instance}"),
+                        };
+                        let context = BuildContext { job: job_number, instance, ..context };
+                        self.add_job(to, name, &job, context)?;
+                    }
+                }
+                Component::Own { workload, depth } => {
+                    let name = if several { format!("{name}/{part_number}") } else { name.to_string() };
+                    self.add(to, name, own_thread(workload, depth));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the thread of write-back if a task is buffered. It belongs to the root group, unless there is one tenant only.
+    fn add_flusher(&mut self) {
+        let Some(cache) = self.cache.take().filter(|_| self.buffered) else { return };
+        let tenant = if self.tenant_specs.len() == 1 {
+            TenantId(0)
+        } else {
+            let root = self.tenants.add_root(1);
+            if self.tenant_specs.len() <= root.0 as usize {
+                let name = crate::Tenant::ROOT.to_string();
+                self.tenant_specs.push(TenantSpec { name, weight: 1, parent: None, focus: false });
+            }
+            root
+        };
+        let task = self.tenants.add_task(tenant, Ioprio::DEFAULT);
+        self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant });
+        let stage = self.threads.iter().map(|t| t.stage).min().unwrap_or(0);
+        let cpu = self.threads.len() as u16 % self.host.cpus;
+        let thread = own_thread(cache.flusher(), FLUSHER_DEPTH);
+        self.threads.push(Thread { tenant, task, cpu, stage, background: true, ..thread });
+    }
+
+    /// Tasks of the root group compete with the tenants one by one: together they weigh what each of them weighs.
+    fn weigh_root(&mut self) {
+        let Some((root, _)) = self.tenants.tenants().find(|(id, _)| self.tenants.is_root(*id)) else { return };
+        let tasks = self.tenants.tasks().filter(|(_, task)| task.tenant == root);
+        let weight = tasks.map(|(_, task)| root_task_weight(task.ioprio)).sum::<u32>().clamp(1, Tenant::MAX_WEIGHT);
+        self.tenants.add_root(weight);
+        self.tenant_specs[root.0 as usize].weight = weight;
+    }
+
+    /// fio wakes its processes one after another. The first runs at once; in which order and how soon the others do varies from run to run.
+    fn stagger_starts(&mut self) {
+        let mut random = SplitMix64::seed_from_u64(self.host.seed);
+        if let Some((_, others)) = self.fio_threads.split_first_mut() {
+            others.shuffle(&mut random);
+        }
+        let mut delay = Nanos::ZERO;
+        for thread in self.fio_threads.iter().skip(1) {
+            delay += Nanos(random.random_range(FIO_START_GAPS));
+            self.threads[*thread].start += delay;
+        }
+    }
+
+    fn finish(mut self) -> Load {
+        self.stagger_starts();
+        self.weigh_root();
+        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, .. } = self;
+        changes.sort_by_key(|(at, _)| *at);
+        Load { tenants, tenant_specs, task_specs, threads, changes, replays }
+    }
+}
+
+/// Weight of a task of the root group beside the tenants: that of its queue in bfq.
+fn root_task_weight(ioprio: Ioprio) -> u32 {
+    10 * (8 - u32::from(ioprio.level().min(7)))
+}
+
+/// The thread of one instance of a job.
+fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -> Result<Thread, BuildError> {
+    let workload = job.build(context)?;
+    Ok(match cache {
+        // One synchronous window and one read ahead; the flusher does the writes.
+        Some(cache) if !job.direct => {
+            let place = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
+            Thread { workload: cache.buffered(workload, place), depth: 2, mode: Mode::Each, ..Thread::idle() }
+        }
+        _ => {
+            let mode = match job.depth() {
+                1 => Mode::Each,
+                // The flusher submits what the job has written.
+                _ if job.writeback() => Mode::Kernel,
+                _ if job.ioengine.sleeps() => Mode::Aio { batch: job.batch() },
+                _ => Mode::Ring,
+            };
+            Thread { workload, depth: job.depth(), mode, closed: true, ..Thread::idle() }
+        }
+    })
+}
+
+/// The thread of a workload that does its own I/O, not through the page cache.
+fn own_thread(workload: Box<dyn Workload>, depth: u32) -> Thread {
+    let mode = if depth > 1 { Mode::Kernel } else { Mode::Each };
+    Thread { workload, depth, mode, closed: true, ..Thread::idle() }
+}
+
+fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantId>) {
+    let ids: BTreeMap<&str, TenantId> =
+        s.tenants.iter().enumerate().map(|(i, t)| (t.name.as_str(), TenantId(i as u32))).collect();
+    let mut tenants = Tenants::default();
+    let mut specs = Vec::new();
+    for t in &s.tenants {
+        let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
+        if t.is_root() {
+            tenants.add_root(1);
+        } else {
+            tenants.add_tenant(Tenant { weight: t.weight, parent });
+        }
+        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
+    }
+    (tenants, specs, ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(job: &str) -> Mode {
+        let scenario = Scenario::from_toml(&format!("[[task]]\nname = \"a\"\n{job}"), "test").unwrap();
+        let host = Host { seed: 1, capacity_sectors: 1 << 30, cpus: 4 };
+        load(&scenario, &BTreeMap::new(), host).unwrap_or_else(|e| panic!("{e}")).threads[0].mode
+    }
+
+    #[test]
+    fn what_a_thread_does_without_a_tag_follows_its_engine() {
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4"), Mode::Ring);
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"libaio\""), Mode::Aio { batch: 1 });
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"psync\""), Mode::Each);
+        assert_eq!(mode("rw = \"randread\""), Mode::Each);
+    }
+
+    #[test]
+    fn buffered_writes_are_submitted_by_a_flusher_whatever_the_engine() {
+        for engine in ["io_uring", "libaio", "psync"] {
+            assert_eq!(mode(&format!("rw = \"write\"\ndirect = false\nioengine = \"{engine}\"")), Mode::Kernel);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Scheduled changes of weights, priorities, membership and the scheduler.
+
+use crate::{Scenario, Task, Tenant};
+use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Stack, TenantId};
+use dumbwaiter_measure::Recorder;
+
+use crate::load::running::Running;
+
+/// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::load::Load::threads).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The thread submits nothing more; its tasks exit when its outstanding I/O is complete.
+    Stop {
+        /// The thread.
+        thread: u32,
+    },
+    /// All tasks of the thread get a new I/O priority.
+    Ioprio {
+        /// The thread.
+        thread: u32,
+        /// The new priority.
+        ioprio: Ioprio,
+    },
+    /// All tasks of the thread move to a tenant, which is charged for the I/O they submit from then on.
+    Move {
+        /// The thread.
+        thread: u32,
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// Another scheduler takes over.
+    Scheduler {
+        /// The change's index in [`Scenario::changes`].
+        index: u32,
+        /// How requests under way pass to the new scheduler.
+        how: Handover,
+    },
+    /// The tenant gets a new weight.
+    Weight {
+        /// The tenant.
+        tenant: TenantId,
+        /// The new weight, relative to its siblings.
+        weight: u32,
+    },
+}
+
+impl Change {
+    /// Applies the change and tells the block layer and the recorder. Returns the thread that it stopped, if any.
+    /// `schedulers` are those of [`Scenario::changes`], in this order; each is taken once.
+    pub fn apply<T: AsMut<Running>>(
+        self,
+        now: Nanos,
+        threads: &mut [T],
+        layer: &mut BlockLayer,
+        recorder: &mut Recorder,
+        schedulers: &mut [Option<Stack>],
+    ) -> Option<u32> {
+        match self {
+            Change::Scheduler { index, how } => {
+                if let Some(scheduler) = schedulers.get_mut(index as usize).and_then(Option::take) {
+                    layer.replace(now, scheduler, how);
+                }
+            }
+            Change::Stop { thread } => return threads[thread as usize].as_mut().stop().then_some(thread),
+            Change::Ioprio { thread, ioprio } => {
+                let running = threads[thread as usize].as_mut();
+                running.thread.ioprio = ioprio;
+                running.change(now, layer, |task| task.ioprio = ioprio);
+            }
+            Change::Move { thread, tenant } => {
+                let running = threads[thread as usize].as_mut();
+                running.thread.tenant = tenant;
+                running.change(now, layer, |task| task.tenant = tenant);
+            }
+            Change::Weight { tenant, weight } => {
+                recorder.weight(now, tenant, weight);
+                if let Some(own) = layer.tenants().tenant(tenant).copied() {
+                    // The scenario's weights have been checked.
+                    let _ = layer.change_tenant(now, tenant, dumbwaiter_block::Tenant { weight, ..own });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Adds the scheduled changes of the scheduler.
+pub(crate) fn of_scheduler(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
+    let indexed = (0..).zip(&scenario.changes);
+    changes.extend(indexed.map(|(index, change)| (change.at, Change::Scheduler { index, how: change.how })));
+}
+
+/// Adds the scheduled changes of `task`, whose I/O `thread` does.
+pub(crate) fn of_task(changes: &mut Vec<(Nanos, Change)>, task: &Task, thread: u32, id_of: impl Fn(&str) -> TenantId) {
+    for change in &task.changes {
+        if let Some(ioprio) = change.ioprio {
+            changes.push((change.at, Change::Ioprio { thread, ioprio }));
+        }
+        if let Some(tenant) = &change.tenant {
+            changes.push((change.at, Change::Move { thread, tenant: id_of(tenant) }));
+        }
+    }
+    changes.extend(task.stop.map(|at| (at, Change::Stop { thread })));
+}
+
+/// Adds the scheduled changes of a tenant.
+pub(crate) fn of_tenant(changes: &mut Vec<(Nanos, Change)>, spec: &Tenant, tenant: TenantId) {
+    changes.extend(spec.changes.iter().map(|c| (c.at, Change::Weight { tenant, weight: c.weight })));
+}

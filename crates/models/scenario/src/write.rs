@@ -1,0 +1,86 @@
+//! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
+
+use dumbwaiter_text::units::format_time;
+use dumbwaiter_workloads::generate::Scalar;
+use serde::ser::{SerializeMap, SerializeStruct};
+use serde::{Serialize, Serializer};
+
+use crate::{Scenario, Tenant};
+
+impl Scenario {
+    /// The scenario as TOML text.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every part of a scenario is a TOML value")
+    }
+}
+
+impl Serialize for Scenario {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &self.name)?;
+        if !self.description.is_empty() {
+            map.serialize_entry("description", &self.description)?;
+        }
+        map.serialize_entry("devices", &self.devices)?;
+        map.serialize_entry("schedulers", &self.schedulers)?;
+        map.serialize_entry("completion", &self.completion)?;
+        for (key, value) in [("queue_depth", self.queue_depth), ("nr_requests", self.nr_requests)] {
+            if let Some(value) = value {
+                map.serialize_entry(key, &value)?;
+            }
+        }
+        if let Some(duration) = self.duration {
+            map.serialize_entry("duration", &format_time(duration))?;
+        }
+        map.serialize_entry("warmup", &format_time(self.warmup))?;
+        map.serialize_entry("replicates", &self.replicates)?;
+        map.serialize_entry("seed", &Scalar::Number(self.seed))?;
+        if let Some(limit) = self.limit {
+            map.serialize_entry("limit", &limit)?;
+        }
+        map.serialize_entry("nomerges", &self.nomerges)?;
+        map.serialize_entry("series", &format_time(self.series))?;
+        map.serialize_entry("host", &self.host)?;
+        if !self.changes.is_empty() {
+            map.serialize_entry("change", &self.changes)?;
+        }
+        map.serialize_entry("tenant", &self.tenants)?;
+        map.end()
+    }
+}
+
+impl Serialize for Tenant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tenant = serializer.serialize_struct("tenant", 8)?;
+        tenant.serialize_field("name", &self.name)?;
+        if self.is_root() {
+            tenant.skip_field("weight")?;
+        } else {
+            tenant.serialize_field("weight", &self.weight)?;
+        }
+        match &self.parent {
+            Some(parent) => tenant.serialize_field("parent", parent)?,
+            None => tenant.skip_field("parent")?,
+        }
+        match self.ioprio {
+            Some(ioprio) => tenant.serialize_field("ioprio", &ioprio.to_string())?,
+            None => tenant.skip_field("ioprio")?,
+        }
+        match self.deadline {
+            Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
+            None => tenant.skip_field("deadline")?,
+        }
+        if self.focus {
+            tenant.serialize_field("focus", &true)?;
+        } else {
+            tenant.skip_field("focus")?;
+        }
+        tenant.serialize_field("task", &self.tasks)?;
+        if self.changes.is_empty() {
+            tenant.skip_field("change")?;
+        } else {
+            tenant.serialize_field("change", &self.changes)?;
+        }
+        tenant.end()
+    }
+}

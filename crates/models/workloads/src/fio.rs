@@ -1,0 +1,409 @@
+//! fio job files.
+//!
+//! The text is read as fio's manual says: sections, `[global]` for the sections after it, bare keys, comments, `${VAR}`,
+//! `$pagesize`, arithmetic in parentheses, `kb_base`. An option of fio takes effect, or is ignored with a warning
+//! because it does not change the I/O, or is refused because it would change the I/O in an unsupported way. Unknown
+//! options are errors.
+
+mod expression;
+mod options;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_block::hint::{nearest, suggest};
+
+use crate::generate::{Extent, JobSpec, Mix};
+use dumbwaiter_text::units::{self, Prefixes};
+use options::Class;
+use text::{Section, Setting};
+
+/// A job file that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}:{line}: {reason}")]
+pub struct FioError {
+    /// The file.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// Option, value and what was expected.
+    pub reason: String,
+}
+
+/// A warning about a job file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FioWarning {
+    /// The file.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The option that is ignored or handled differently.
+    pub text: String,
+}
+
+impl fmt::Display for FioWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.text)
+    }
+}
+
+/// The jobs of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FioFile {
+    /// Jobs in the order of the file.
+    pub jobs: Vec<FioJob>,
+    /// Warnings, in the order of the file.
+    pub warnings: Vec<FioWarning>,
+}
+
+/// One section of a job file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FioJob {
+    /// `name`, or the section's title.
+    pub name: String,
+    /// Line of the title.
+    pub line: usize,
+    /// The workload of each instance.
+    pub spec: JobSpec,
+    /// Number of instances.
+    pub numjobs: u32,
+    /// Jobs of a stage run together, after those of the stages before (`stonewall`).
+    pub stage: u32,
+    /// CPUs (`cpus_allowed`, `cpumask`); empty for any.
+    pub cpus: Vec<u16>,
+    /// File or device, if named. Without one, fio gives each instance its own file.
+    pub filename: Option<String>,
+    /// Whether the job sets its `offset` on the device.
+    pub placed: bool,
+    /// Control group.
+    pub cgroup: Option<String>,
+    /// Weight of the control group.
+    pub cgroup_weight: Option<u32>,
+    /// The trace to replay instead of generated I/O.
+    pub trace: Option<FioTrace>,
+}
+
+/// A trace to replay (`read_iolog`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FioTrace {
+    /// Files; instances take them in turn.
+    pub paths: Vec<String>,
+    /// Ignore recorded times and replay as fast as the depth allows.
+    pub no_stall: bool,
+    /// Replay speed, % of the recorded speed.
+    pub time_scale: u32,
+}
+
+/// Most instances of all jobs together.
+const INSTANCES_MAX: u32 = 65_535;
+
+/// Parses a job file. Errors name `path`; `environment` gives the values of `${VAR}`.
+///
+/// # Errors
+/// The line, the option and the expected value.
+pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, FioError> {
+    let mut reader = Reader { path, warnings: Vec::new(), ignored: Vec::new() };
+    let sections = text::sections(text, environment).map_err(|(line, reason)| reader.error(line, reason))?;
+    let (mut global, mut jobs, mut stage, mut instances) = (State::default(), Vec::<FioJob>::new(), 0, 0u32);
+    for section in &sections {
+        if section.title == "global" {
+            reader.apply(&mut global, section)?;
+            continue;
+        }
+        let mut state = global.clone();
+        reader.apply(&mut state, section)?;
+        if state.stonewall && !jobs.is_empty() {
+            stage += 1;
+        }
+        let mut job = reader.finish(state, section, stage)?;
+        job.spec.fio_job = Some(instances.saturating_add(1));
+        instances = instances.saturating_add(job.numjobs);
+        if instances > INSTANCES_MAX {
+            let reason = format!("more than {INSTANCES_MAX} jobs, counted with numjobs; fio takes 4096");
+            return Err(reader.error(section.line, reason));
+        }
+        jobs.push(job);
+    }
+    if jobs.is_empty() {
+        return Err(
+            reader.error(text.lines().count().max(1), "there is no job: no section beside [global]".to_string())
+        );
+    }
+    // Stages follow each other in the order of the file.
+    for of_stage in jobs.chunk_by_mut(|a, b| a.stage == b.stage) {
+        start_in_rounds(of_stage.iter_mut().map(|job| &mut job.spec.startdelay).collect());
+    }
+    reader.warn_of_page_cache(&jobs);
+    reader.warn_of_ignored();
+    reader.warnings.sort_by_key(|w| w.line);
+    Ok(FioFile { jobs, warnings: reader.warnings })
+}
+
+/// Time between two rounds in which fio looks for jobs whose start delay is over: it sleeps for 100 ms, and a round itself took
+/// some 2 ms in recordings.
+const LAUNCH_ROUND: Nanos = Nanos::from_ms(102);
+
+/// Delays the jobs of a stage to the round in which fio starts them. A round that starts jobs takes twice as long: fio sleeps
+/// once more before they run. A range of delays stays as it is.
+fn start_in_rounds(delays: Vec<&mut (Nanos, Nanos)>) {
+    let mut fixed: Vec<&mut (Nanos, Nanos)> = delays.into_iter().filter(|delay| delay.0 == delay.1).collect();
+    fixed.sort_unstable_by_key(|delay| delay.0);
+    let mut round = Nanos::ZERO;
+    let mut started = false;
+    for delay in fixed {
+        if delay.0 > round {
+            round += if started { LAUNCH_ROUND + LAUNCH_ROUND } else { Nanos::ZERO };
+            let early = delay.0.since(round.min(delay.0));
+            round += Nanos(early.0.div_ceil(LAUNCH_ROUND.0) * LAUNCH_ROUND.0);
+        }
+        *delay = (round, round);
+        started = true;
+    }
+}
+
+/// Options of a section and of [global] before it.
+#[derive(Clone, Debug)]
+struct State {
+    spec: JobSpec,
+    prefixes: Prefixes,
+    name: Option<String>,
+    numjobs: u32,
+    stonewall: bool,
+    cpus: Vec<u16>,
+    filename: Option<String>,
+    filesize: Option<u64>,
+    placed: bool,
+    cgroup: Option<String>,
+    cgroup_weight: Option<u32>,
+    traces: Vec<String>,
+    no_stall: bool,
+    time_scale: u32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State {
+            spec: JobSpec::fio(),
+            prefixes: Prefixes::Fio1024,
+            name: None,
+            numjobs: 1,
+            stonewall: false,
+            cpus: Vec::new(),
+            filename: None,
+            filesize: None,
+            placed: false,
+            cgroup: None,
+            cgroup_weight: None,
+            traces: Vec::new(),
+            no_stall: false,
+            time_scale: 100,
+        }
+    }
+}
+
+struct Reader<'a> {
+    path: &'a str,
+    warnings: Vec<FioWarning>,
+    /// Options that do not change the I/O, each with its first line.
+    ignored: Vec<(usize, String)>,
+}
+
+impl Reader<'_> {
+    fn error(&self, line: usize, reason: String) -> FioError {
+        FioError { path: self.path.to_string(), line, reason }
+    }
+
+    fn warn(&mut self, line: usize, text: String) {
+        self.warnings.push(FioWarning { path: self.path.to_string(), line, text });
+    }
+
+    /// Applies a section's options. `kb_base` applies to the whole section, wherever it appears.
+    fn apply(&mut self, state: &mut State, section: &Section) -> Result<(), FioError> {
+        let is_base = |setting: &&Setting| setting.key == "kb_base";
+        for setting in section.settings.iter().filter(is_base) {
+            state.prefixes = match setting.value.as_str() {
+                "1024" => Prefixes::Fio1024,
+                "1000" => Prefixes::Fio1000,
+                other => return Err(self.error(setting.line, format!("kb_base: {other:?} is not 1000 or 1024"))),
+            };
+        }
+        for setting in section.settings.iter().filter(|setting| !is_base(setting)) {
+            self.set(state, setting)?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, state: &mut State, setting: &Setting) -> Result<(), FioError> {
+        let Setting { line, key, value } = setting;
+        let value = expression::expand(key, value, state.prefixes)
+            .map_err(|reason| self.error(*line, format!("{key}: {value:?} {reason}")))?;
+        match options::class(key) {
+            Class::Job => {
+                state.placed |= matches!(key.as_str(), "offset" | "offset_increment");
+                if let Some(suffix) = options::doubtful_suffix(&value).filter(|_| state.prefixes == Prefixes::Fio1024) {
+                    self.warn(
+                        *line,
+                        format!("{key}={value}: with kb_base=1024, fio takes {suffix} as a power of 1000"),
+                    );
+                }
+                if key == "ioengine" && options::ENGINES_OF_THEIR_OWN.contains(&value.as_str()) {
+                    self.warn(*line, format!("ioengine={value}: its I/O goes to the device of the scenario"));
+                }
+                let set = state.spec.set(key, &value, state.prefixes);
+                set.map_err(|e| self.error(*line, e.to_string()))
+            }
+            Class::File => self.set_own(state, *line, key, &value),
+            Class::Harmless => {
+                if !self.ignored.iter().any(|(_, other)| other == key) {
+                    self.ignored.push((*line, key.clone()));
+                }
+                Ok(())
+            }
+            Class::Refused { off, advice } => match off.contains(&value.as_str()) {
+                true => Ok(()),
+                false => {
+                    Err(self.error(*line, format!("{key}={value} would change the I/O and is not supported: {advice}")))
+                }
+            },
+            Class::Unknown => {
+                let meant = JobSpec::synonym(key).or_else(|| nearest(key, options::names()));
+                Err(self.error(*line, format!("unknown option `{key}`{}", suggest(meant))))
+            }
+        }
+    }
+
+    /// Options of the job file rather than of one job's I/O.
+    fn set_own(&mut self, state: &mut State, line: usize, key: &str, value: &str) -> Result<(), FioError> {
+        let bad = |expected: &str| self.error(line, format!("{key}: {value:?} is not {expected}"));
+        let switch = || match value {
+            "1" | "true" => Ok(true),
+            "0" | "false" => Ok(false),
+            _ => Err(bad("1 or 0")),
+        };
+        let number = |min: u32, max: u32| {
+            let n = units::count(value).ok().and_then(|n| u32::try_from(n).ok()).filter(|n| (min..=max).contains(n));
+            n.ok_or_else(|| bad(&format!("a whole number from {min} to {max}")))
+        };
+        let text = || if value.is_empty() { Err(bad("a name")) } else { Ok(value.to_string()) };
+        match key {
+            "name" => state.name = Some(text()?),
+            "numjobs" => state.numjobs = number(1, 65_535)?,
+            "stonewall" | "wait_for_previous" => state.stonewall = switch()?,
+            "filename" => {
+                let name = text()?;
+                let several = name.replace("\\:", "").contains(':');
+                if several {
+                    return Err(self.error(
+                        line,
+                        format!(
+                            "{key}={value} names several files, which is not supported: give each a section of its own"
+                        ),
+                    ));
+                }
+                state.filename = Some(name.replace("\\:", ":"));
+            }
+            "filesize" => {
+                let size = units::size(value, state.prefixes).ok().filter(|n| *n > 0);
+                state.filesize = Some(size.ok_or_else(|| bad("one size (a range of sizes is not supported)"))?);
+            }
+            "cpus_allowed" => {
+                state.cpus = cpu_list(value).ok_or_else(|| bad("a list of processors such as 0,5,8-15"))?
+            }
+            "cpumask" => {
+                let mask =
+                    units::count(value).ok().filter(|mask| *mask > 0).ok_or_else(|| bad("a bit mask of processors"))?;
+                state.cpus = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
+            }
+            "cpus_allowed_policy" => match value {
+                "split" => {}
+                "shared" => {
+                    self.warn(line, format!("{key}={value}: instances take the processors in turn, as with split"))
+                }
+                _ => return Err(bad("shared or split")),
+            },
+            "cgroup" => state.cgroup = Some(text()?),
+            "cgroup_weight" => state.cgroup_weight = Some(number(1, 10_000)?),
+            "read_iolog" => {
+                let names = text()?.replace("\\:", "\0");
+                state.traces = names.split(':').map(|name| name.replace('\0', ":")).collect();
+                if state.traces.iter().any(|name| name.is_empty() || name == "-") {
+                    return Err(bad("one or more files with colons between"));
+                }
+            }
+            "replay_no_stall" => state.no_stall = switch()?,
+            "replay_time_scale" => state.time_scale = number(1, 1_000_000)?,
+            _ => unreachable!("{key:?} is in the list of options of a file"),
+        }
+        Ok(())
+    }
+
+    /// Checks a job as a whole and completes it.
+    fn finish(&mut self, state: State, section: &Section, stage: u32) -> Result<FioJob, FioError> {
+        let State { mut spec, name, numjobs, cpus, filename, filesize, placed, cgroup, cgroup_weight, .. } = state;
+        let name = name.unwrap_or_else(|| section.title.clone());
+        let line = section.line;
+        if let Some(filesize) = filesize {
+            spec.io_size = spec.io_size.or(spec.size);
+            spec.size = Some(Extent::Bytes(filesize));
+        }
+        spec.validate().map_err(|e| self.error(line, format!("job {name:?}: {e}")))?;
+        if spec.ioengine.synchronous && spec.iodepth > 1 {
+            let engine = spec.ioengine.name;
+            self.warn(
+                line,
+                format!("job {name:?}: {engine} does one I/O at a time; iodepth={} has no effect", spec.iodepth),
+            );
+        }
+        if cgroup_weight.is_some() && cgroup.is_none() {
+            return Err(self.error(line, format!("job {name:?}: cgroup_weight needs a cgroup")));
+        }
+        let trace = (!state.traces.is_empty()).then_some(FioTrace {
+            paths: state.traces,
+            no_stall: state.no_stall,
+            time_scale: state.time_scale,
+        });
+        Ok(FioJob { name, line, spec, numjobs, stage, cpus, filename, placed, cgroup, cgroup_weight, trace })
+    }
+
+    /// One line for all of them.
+    fn warn_of_ignored(&mut self) {
+        let Some((first, _)) = self.ignored.first() else { return };
+        let (first, names) = (*first, self.ignored.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(", "));
+        self.warn(first, format!("ignored fio options, which do not change the I/O here: {names}"));
+    }
+
+    fn warn_of_page_cache(&mut self, jobs: &[FioJob]) {
+        let cached = |job: &&FioJob| {
+            job.trace.is_none() && !job.spec.direct && matches!(job.spec.rw.mix, Mix::Read | Mix::ReadWrite)
+        };
+        let Some(first) = jobs.iter().find(cached) else { return };
+        let names: Vec<String> = jobs.iter().filter(cached).map(|job| format!("{:?}", job.name)).collect();
+        let who = if names.len() == 1 { "job" } else { "jobs" };
+        let text = format!(
+            "{who} {}: direct=0, but there is no page cache here: each I/O goes to the device as it is, without read-ahead; \
+             set direct=1 to say so",
+            names.join(", ")
+        );
+        self.warn(first.line, text);
+    }
+}
+
+/// Parses a CPU list such as `0,5,8-15`.
+fn cpu_list(text: &str) -> Option<Vec<u16>> {
+    let mut cpus = Vec::new();
+    for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u16, u16) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        if to < from || to >= 4096 {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    (!cpus.is_empty()).then_some(cpus)
+}

@@ -1,0 +1,267 @@
+use dumbwaiter_block::{Ioprio, Nanos};
+use proptest::prelude::*;
+
+use super::*;
+use crate::generate::{BlockSize, BuildContext, Distribution, PerDir, RateProcess};
+
+fn nothing(_: &str) -> Option<String> {
+    None
+}
+
+fn read(text: &str) -> FioFile {
+    parse(text, "j.fio", &nothing).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn refused(text: &str) -> String {
+    parse(text, "j.fio", &nothing).expect_err("it should be refused").to_string()
+}
+
+/// All job files of the shared kernel recordings parse and build.
+#[test]
+fn every_job_file_of_the_recordings_parses() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/data/kernel-dispatch");
+    let Ok(files) = std::fs::read_dir(folder) else {
+        println!("skipped: no shared data");
+        return;
+    };
+    let (mut jobs, mut texts) = (0, 0);
+    for path in files.map(|f| f.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "json")) {
+        let recording: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let entries = recording.as_array().cloned().unwrap_or_else(|| vec![recording]);
+        for entry in entries {
+            let file = parse(entry["job"].as_str().unwrap(), &path.display().to_string(), &nothing);
+            let file = file.unwrap_or_else(|e| panic!("{e}"));
+            for job in &file.jobs {
+                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 0, replicate: 0 };
+                job.spec.build(context).unwrap_or_else(|e| panic!("{}: {}: {e}", path.display(), job.name));
+                assert!(job.placed && job.spec.longest().is_some());
+            }
+            jobs += file.jobs.len();
+            texts += 1;
+        }
+    }
+    assert!(texts >= 42 && jobs >= 200, "{texts} files, {jobs} jobs");
+}
+
+#[test]
+fn sections_inherit_the_options_of_global() {
+    let text = "\u{feff}; a comment\r\n[global]\r\nioengine=libaio\r\ndirect=1\r\nbs=8k  # here too\r\n\r\n[a]\r\nrw = randread\r\n\
+                iodepth=4\r\n[global]\r\nbs=16k\r\nrwmixread=30\r\n[b]\r\nrw=randrw\r\nnumjobs=3\r\nbs=32k\r\nbs=64k\r\nnorandommap\r\n";
+    let file = read(text);
+    assert_eq!(file.warnings, []);
+    let [a, b] = file.jobs.as_slice() else { panic!("two jobs") };
+    assert_eq!((a.name.as_str(), a.line, a.numjobs, a.spec.depth()), ("a", 7, 1, 4));
+    assert_eq!(a.spec.bs, PerDir::all(BlockSize::Fixed(8192)));
+    assert_eq!(b.spec.bs, PerDir::all(BlockSize::Fixed(65536)));
+    assert_eq!((b.numjobs, b.spec.rwmixread, b.spec.norandommap, b.spec.iodepth), (3, 30, true, 1));
+    assert_eq!((a.spec.rwmixread, a.spec.direct, a.spec.time_based), (50, true, Some(false)));
+}
+
+#[test]
+fn the_open_loop_job_of_a_recording_parses_completely() {
+    let text = "[open1]\nioengine=libaio\ndirect=1\ntime_based=1\nruntime=6\nrw=randrw\nbs=4k\niodepth=64\nrate_iops=240\n\
+                rate_process=poisson\ncmdprio_percentage=50\ncmdprio_class=1\ncmdprio=3\noffset=256m\nsize=256m\nstartdelay=283ms\n\
+                prioclass=2\nprio=5\n";
+    let job = &read(text).jobs[0];
+    assert_eq!(job.spec.rate_iops, PerDir::all(Some(240)));
+    assert_eq!(job.spec.rate_process, RateProcess::Poisson);
+    assert_eq!(job.spec.cmdprio_percentage.read, 50);
+    assert_eq!((job.spec.offset, job.spec.size), (Extent::Bytes(256 << 20), Some(Extent::Bytes(256 << 20))));
+    assert_eq!(job.spec.longest(), Some(Nanos::from_ms(6306)));
+    assert_eq!(job.spec.ioprio(), Ioprio::parse("be/5"));
+}
+
+/// In two recordings jobs with these delays began at 0 and 207 ms after the first, and at 0, 207 and 417 ms.
+#[test]
+fn jobs_start_in_rounds_as_recorded() {
+    let starts = |delays: &[&str]| -> Vec<u64> {
+        let text: String = delays.iter().map(|d| format!("[a]\nsize=1m\nstartdelay={d}\n")).collect();
+        read(&text).jobs.iter().map(|job| job.spec.startdelay.0.0 / 1_000_000).collect()
+    };
+    let kyber_bursts = starts(&["143ms", "202ms", "278ms", "254ms", "198ms", "229ms"]);
+    assert_eq!(kyber_bursts, [204, 204, 408, 408, 204, 408]);
+    let deadline_bursts = starts(&["0ms", "218ms", "191ms", "232ms", "28ms", "230ms"]);
+    assert_eq!(deadline_bursts, [0, 408, 204, 408, 204, 408]);
+    assert_eq!(starts(&["2s", "4s", "1s", "0"]), [2040, 4080, 1020, 0]);
+    assert_eq!(starts(&["301ms", "1s-2s"]), [306, 1000]);
+}
+
+#[test]
+fn values_have_the_meaning_of_fio() {
+    let job = |options: &str| read(&format!("[j]\ndirect=1\n{options}\n")).jobs.remove(0);
+    assert_eq!(job("size=1m").spec.size, Some(Extent::Bytes(1 << 20)));
+    assert_eq!(job("size=1m\nkb_base=1000").spec.size, Some(Extent::Bytes(1_000_000)));
+    assert_eq!(job("size=(4k*2 + 2^3*512)").spec.size, Some(Extent::Bytes(12_288)));
+    assert_eq!(job("size=8*$pagesize").spec.size, Some(Extent::Bytes(32_768)));
+    assert_eq!(job("thinktime=(2*5)").spec.thinktime, Nanos::from_us(10));
+    assert_eq!(job("runtime=(1s/2)").spec.runtime, Some(Nanos::from_ms(500)));
+    assert_eq!(job("thinktime=500").spec.thinktime, Nanos::from_us(500));
+    assert_eq!(job("runtime=2m").spec.runtime, Some(Nanos::from_secs(120)));
+    assert_eq!(job("bs=8k,32k,").spec.bs.trim, BlockSize::Fixed(4096));
+    assert_eq!(job("bsrange=1k:4k/2k-8k").spec.bs.write, BlockSize::Range(2048, 8192));
+    assert_eq!(
+        job("bssplit=2k/50:4k/50,4k/90:8k/10").spec.bs.write,
+        BlockSize::Split(vec![(4096, 90.0), (8192, 10.0)])
+    );
+    assert_eq!(job("rate=,500k").spec.rate, PerDir { read: None, write: Some(512_000), trim: Some(512_000) });
+    assert_eq!(job("rate=500k,").spec.rate, PerDir { read: Some(512_000), write: None, trim: None });
+    assert_eq!(job("random_distribution=zipf").spec.random_distribution.read, Distribution::Zipf(1.1, None));
+    assert_eq!(job("cpus_allowed=0,5,8-10").cpus, [0, 5, 8, 9, 10]);
+    assert_eq!(job("cpumask=34").cpus, [1, 5]);
+    assert_eq!(job("filesize=1m\nsize=4m").spec.io_size, Some(Extent::Bytes(4 << 20)));
+    assert_eq!(job("nice=19").spec.ioprio(), Ioprio::parse("be/7"));
+    let trace = job("read_iolog=a.log:b\\:c.log\nreplay_no_stall=1\nreplay_time_scale=200").trace.unwrap();
+    assert_eq!((trace.paths, trace.no_stall, trace.time_scale), (vec!["a.log".into(), "b:c.log".into()], true, 200));
+}
+
+#[test]
+fn variables_come_from_the_environment() {
+    let home = |name: &str| (name == "SIZE").then(|| "64m".to_string());
+    let file = parse("[j]\nsize=${SIZE}\n", "j.fio", &home).unwrap();
+    assert_eq!(file.jobs[0].spec.size, Some(Extent::Bytes(64 << 20)));
+    let error = parse("[j]\nsize=${SZIE}\n", "j.fio", &home).unwrap_err().to_string();
+    assert_eq!(error, r#"j.fio:2: "${SZIE}": the environment variable "SZIE" is not set"#);
+    assert_eq!(refused("[j]\nsize=${SIZE\n"), r#"j.fio:2: "${SIZE" has a ${ without its }"#);
+}
+
+#[test]
+fn stonewalls_make_stages() {
+    let stages = |text: &str| read(text).jobs.iter().map(|j| j.stage).collect::<Vec<_>>();
+    assert_eq!(stages("[a]\ndirect=1\n[b]\n[c]\nstonewall\n[d]\n[e]\nwait_for_previous\n"), [0, 0, 1, 1, 2]);
+    assert_eq!(stages("[global]\nstonewall=1\n[a]\n[b]\n"), [0, 1]);
+}
+
+#[test]
+fn harmless_options_are_named_in_warnings() {
+    let text =
+        "[global]\ndirect=1\ngroup_reporting\n[j]\nwrite_bw_log=mine\nthread\nioengine=psync\niodepth=32\nsize=4KiB\n";
+    let warnings: Vec<String> = read(text).warnings.iter().map(|w| w.to_string()).collect();
+    assert_eq!(
+        warnings,
+        [
+            "j.fio:3: ignored fio options, which do not change the I/O here: group_reporting, write_bw_log, thread",
+            "j.fio:4: job \"j\": psync does one I/O at a time; iodepth=32 has no effect",
+            "j.fio:9: size=4KiB: with kb_base=1024, fio takes KiB as a power of 1000",
+        ]
+    );
+    let buffered = read("[a]\nrw=read\n[b]\nrw=write\n[c]\nrw=rw\n");
+    assert_eq!(buffered.warnings.len(), 1);
+    assert!(buffered.warnings[0].text.starts_with("jobs \"a\", \"c\": direct=0, but there is no page cache here"));
+}
+
+#[test]
+fn errors_name_line_option_value_and_expected_form() {
+    for (text, expected) in [
+        ("", "j.fio:1: there is no job: no section beside [global]"),
+        ("[global]\nbs=4k\n", "j.fio:2: there is no job: no section beside [global]"),
+        ("bs=4k\n", "j.fio:1: bs appears before the first section; put [global] or a job's name above it"),
+        ("[a\n", r#"j.fio:1: "[a" is not a section title such as [job1]"#),
+        ("[]\n", r#"j.fio:1: "[]" is not a section title such as [job1]"#),
+        ("[a]\n=4\n", r#"j.fio:2: "=4" is not an option such as bs=4k"#),
+        ("[a]\nread 4k\n", r#"j.fio:2: "read 4k" is not an option such as bs=4k"#),
+        ("[a]\nbs=4q\n", r#"j.fio:2: bs: "4q" is not a size such as 4096, 4k, 64KiB or 1.5GiB"#),
+        ("[a]\niodepth=\n", r#"j.fio:2: iodepth: "" is not a whole number from 1 to 1048576"#),
+        ("[a]\ndirect=yes\n", r#"j.fio:2: direct: "yes" is not true (1) or false (0)"#),
+        ("[a]\niodpeth=4\n", "j.fio:2: unknown option `iodpeth`; did you mean `iodepth`?"),
+        ("[a]\nburst_on=1s\n", r#"j.fio:2: unknown option `burst_on`"#),
+        (
+            "[a]\ninclude other.fio\n",
+            r#"j.fio:2: "include other.fio": include is not supported; put the file's options here"#,
+        ),
+        (
+            "[a]\nnrfiles=4\n",
+            "j.fio:2: nrfiles=4 would change the I/O and is not supported: give each file a section, or use numjobs",
+        ),
+        (
+            "[a]\nverify=crc32c\n",
+            "j.fio:2: verify=crc32c would change the I/O and is not supported: data is not kept here; leave it out",
+        ),
+        (
+            "[a]\nexitall\n",
+            "j.fio:2: exitall=1 would change the I/O and is not supported: give all jobs the same runtime with time_based",
+        ),
+        (
+            "[a]\nwait_for=b\n",
+            "j.fio:2: wait_for=b would change the I/O and is not supported: use stonewall to run jobs after each other",
+        ),
+        (
+            "[a]\nfilename=/dev/sda:/dev/sdb\n",
+            "j.fio:2: filename=/dev/sda:/dev/sdb names several files, which is not supported: give each a section of its own",
+        ),
+        (
+            "[a]\nsize=8*$mb_memory\n",
+            r#"j.fio:2: size: "8*$mb_memory" depends on the machine through $mb_memory; write the number"#,
+        ),
+        ("[a]\nsize=(4k*\n", r#"j.fio:2: size: "(4k*" has "" where a number was expected"#),
+        ("[a]\nsize=(4k/0)\n", r#"j.fio:2: size: "(4k/0)" divides by 0"#),
+        ("[a]\nsize=(1-2)\n", r#"j.fio:2: size: "(1-2)" comes to -1, which is not a number from 0 below 2^63"#),
+        ("[a]\nnumjobs=0\n", r#"j.fio:2: numjobs: "0" is not a whole number from 1 to 65535"#),
+        (
+            "[a]\n\n[b]\nbs=1000\n",
+            r#"j.fio:3: job "b": bs: 1000 bytes is not a multiple of 512; a block device has 512-byte sectors"#,
+        ),
+        ("[a]\nkb_base=10\n", r#"j.fio:2: kb_base: "10" is not 1000 or 1024"#),
+        ("[a]\ncpus_allowed=3-1\n", r#"j.fio:2: cpus_allowed: "3-1" is not a list of processors such as 0,5,8-15"#),
+    ] {
+        assert_eq!(refused(text), expected);
+    }
+    assert!(
+        refused("[a]\nioengine=cpuio\n")
+            .starts_with("j.fio:2: ioengine: \"cpuio\" is not an I/O engine that does block I/O")
+    );
+}
+
+#[test]
+fn each_option_has_one_meaning() {
+    let mut names: Vec<&str> = options::names().collect();
+    names.sort_unstable();
+    let twice: Vec<_> = names.windows(2).filter(|w| w[0] == w[1]).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    for deep in ["(".repeat(100_000), format!("(1{}", "^-1".repeat(100_000)), format!("({}1)", "-".repeat(100_000))] {
+        assert!(refused(&format!("[a]\nsize={deep}\n")).ends_with("is nested too deeply"));
+    }
+}
+
+const SAMPLE: &str = "[global]\nioengine=libaio\ndirect=1\ntime_based=1\nruntime=6\nrandseed=4\n[a]\nrw=randrw:8\nrwmixread=70\n\
+bssplit=4k/50:8k/25:64k/25,4k/\noffset=10%\nsize=(256m*2)\nrate_iops=12,,5\nprio=4\ncpus_allowed=0-3\n[b]\nrw=read:-8k\nstonewall\n\
+bsrange=1k-64k\nrandom_distribution=zoned:60/10:40/90\nread_iolog=x:y\nstartdelay=1s-2s\nthinktime=5000\nfsync=32\nsize=${HOME}\n";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(&String::from_utf8_lossy(&bytes), "j.fio", &nothing);
+    }
+
+    /// A valid file with a few bytes changed is refused, or gives jobs that build or are refused.
+    #[test]
+    fn no_mutation_panics(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..10)) {
+        let mut bytes = SAMPLE.as_bytes().to_vec();
+        for (at, byte, kind) in edits {
+            let at = at.index(bytes.len());
+            match kind {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => { bytes.remove(at); }
+                _ => bytes[at] = b"0123456789kmg%/:,.=-()[]\n"[byte as usize % 25],
+            }
+        }
+        let home = |name: &str| (name == "HOME").then(|| "1g".to_string());
+        if let Ok(file) = parse(&String::from_utf8_lossy(&bytes), "j.fio", &home) {
+            for job in file.jobs {
+                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 1, replicate: 0 };
+                if let Ok(mut workload) = job.spec.build(context) {
+                    for i in 0..20 {
+                        workload.next(Nanos::from_secs(i));
+                        workload.completed(Nanos::from_secs(i), 0, Nanos(1));
+                    }
+                }
+            }
+        }
+    }
+}

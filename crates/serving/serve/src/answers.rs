@@ -1,0 +1,312 @@
+//! How a disk answers questions and carries out orders.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Context, Handover, Nanos};
+
+use crate::Error;
+use crate::histogram::LatencyHistogram;
+use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
+use crate::settings::{DEVICE_DEPTH, DeviceDepth, ExportSettings, place};
+use crate::shard::Shard;
+
+/// Upper bounds of the latency buckets of metrics, µs.
+const METRIC_BUCKETS_US: [u64; 16] = [
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 5_000_000,
+    10_000_000,
+];
+
+fn ms(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+impl Shard {
+    /// Answers a question. An error ends the disk; a refusal is an answer.
+    pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
+        let done = match question {
+            Question::Ping => Ok(()),
+            Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Question::Explain => return Ok(Answer::Explanation(self.explain())),
+            Question::CheckReload(target) => self.check_reload(&target),
+            Question::Reload(target) => match self.reload(&target) {
+                Ok(before) => return Ok(Answer::Settings(Box::new(before))),
+                Err(error) => Err(error),
+            },
+            Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
+            Question::Histogram { export } => match self.find(&export) {
+                Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
+                Err(error) => Err(error),
+            },
+            Question::Weight { export, weight } => {
+                self.find(&export).and_then(|index| self.volume.set_weight(index, weight))
+            }
+            Question::Limit { export, iops, bytes } => self.change(&export, |settings| {
+                (settings.limit_iops, settings.limit_bytes) = (iops, bytes);
+            }),
+            Question::Reservation { export, iops } => self.change(&export, |settings| settings.reservation_iops = iops),
+            Question::Scheduler { scheduler } => self.set_scheduler(&scheduler),
+            Question::Setting { name, value } => {
+                let now = self.volume.disk.now();
+                let set = self.volume.disk.layer_mut().set_tunable(now, &name, value);
+                set.map_err(|e| Error::Scheduler(e.to_string()))
+            }
+            Question::DeviceDepth { depth } => self.set_depth(depth),
+            Question::Add { export } => self.add(*export),
+            Question::Remove { export, hard } => self.remove(&export, hard),
+            Question::Resize { export, size } => self.resize(&export, size),
+        };
+        Ok(done.map_or_else(Answer::Refused, |()| Answer::Done))
+    }
+
+    fn find(&self, export: &str) -> Result<u32, Error> {
+        self.volume.find(export).ok_or_else(|| Error::NoExport(export.to_owned()))
+    }
+
+    /// Changes the settings of a tenant, or refuses all of the change.
+    pub(crate) fn change(&mut self, export: &str, change: impl FnOnce(&mut ExportSettings)) -> Result<(), Error> {
+        let index = self.find(export)?;
+        let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
+        let mut settings = tenant.settings.clone();
+        change(&mut settings);
+        settings.check()?;
+        tenant.settings = settings;
+        tenant.renew_limits();
+        let weight = tenant.settings.weight;
+        if tenant.settings.reservation_iops.is_none() {
+            self.volume.apply_weight(index, weight);
+        }
+        self.volume.note_reservations();
+        Ok(())
+    }
+
+    pub(crate) fn set_scheduler(&mut self, text: &str) -> Result<(), Error> {
+        let choice = dumbwaiter_schedulers::Choice::parse(text).map_err(|e| Error::Scheduler(e.to_string()))?;
+        let (now, setup) = (self.volume.disk.now(), self.volume.disk.layer().config().setup);
+        self.volume.disk.layer_mut().replace(now, crate::scheduler::build(&choice, setup), Handover::Live);
+        self.choice = choice;
+        self.ordered_switches += 1;
+        Ok(())
+    }
+
+    pub(crate) fn set_depth(&mut self, depth: DeviceDepth) -> Result<(), Error> {
+        let (now, most) = (self.volume.disk.now(), self.volume.disk.target().facts().depth.unwrap_or(u32::MAX).max(1));
+        let fixed = match depth {
+            DeviceDepth::Auto if self.target_settings.device_depth == DeviceDepth::Auto => return Ok(()),
+            DeviceDepth::Auto => {
+                self.volume.search_depth_from_now(most);
+                self.target_settings.device_depth = depth;
+                return Ok(());
+            }
+            DeviceDepth::Default => DEVICE_DEPTH,
+            DeviceDepth::Fixed(depth) => match DeviceDepth::fixed(u64::from(depth)) {
+                Ok(_) => depth,
+                Err(what) => return Err(Error::Settings(what)),
+            },
+        };
+        self.volume.depth_search = None;
+        self.volume.disk.layer_mut().set_device_depth(now, fixed.min(most));
+        self.target_settings.device_depth = depth;
+        Ok(())
+    }
+
+    fn explain(&self) -> Explanation {
+        let layer = self.volume.disk.layer();
+        let (switches, ordered) = (layer.switches().count, self.ordered_switches);
+        let mut counters = BTreeMap::new();
+        layer.counters(&mut |name, count| {
+            counters.insert(name.to_owned(), count);
+        });
+        // Others dump all of their queues.
+        let decides = self.choice.entry().name == "adaptive";
+        let ctx =
+            Context { now: self.volume.disk.now(), requests: layer.requests(), tenants: layer.tenants(), busy: false };
+        let state = layer.controllers().map(|controller| controller.describe(&ctx)).collect();
+        let name = self.choice.label();
+        let mut why = match ordered {
+            0 => format!("{name} was configured, and no command has replaced it"),
+            1 => format!("a command set {name}"),
+            _ => format!("the last of {ordered} commands set {name}"),
+        };
+        if decides {
+            let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+            why += &format!(
+                "; it has switched the scheduler below it {} times: {} to try one, {} to a better one, {} back from a worse \
+                 one",
+                switches.saturating_sub(ordered),
+                count("policy_trial_switches"),
+                count("policy_better_switches"),
+                count("policy_reverts")
+            );
+        }
+        let device_depth = layer.config().setup.device_depth;
+        let depth_why = self.depth_why();
+        Explanation { scheduler: name.to_owned(), switches, ordered, why, state, counters, device_depth, depth_why }
+    }
+
+    fn depth_why(&self) -> String {
+        let Some(search) = &self.volume.depth_search else {
+            return match self.target_settings.device_depth {
+                DeviceDepth::Fixed(depth) => {
+                    format!("the configuration or a command asks for {depth}; the device may hold fewer")
+                }
+                _ => "the default, or the most that the device can hold; `auto` finds the smallest that is fast enough"
+                    .to_owned(),
+            };
+        };
+        match search.found() {
+            Some(found) => format!(
+                "auto: depth {} reaches {:.1} % of the throughput of depth {}, measured {:.0} s ago",
+                found.depth,
+                100.0 * found.ratio,
+                found.reference,
+                self.volume.disk.now().since(found.at).0 as f64 / 1e9
+            ),
+            None => "auto: no search has ended yet; a search needs more requests under way than the depth".to_owned(),
+        }
+    }
+
+    /// Removes an export once its clients have gone; `hard` ends them, also those of an export that leaves already.
+    pub(crate) fn remove(&mut self, export: &str, hard: bool) -> Result<(), Error> {
+        let leaving = || self.volume.tenants().find(|(_, tenant)| hard && tenant.settings.name == export);
+        let index = self.find(export).or_else(|error| leaving().map(|(index, _)| index).ok_or(error))?;
+        if self.volume.tenant(index).is_some_and(|tenant| !tenant.leaving) {
+            self.withdraw(index)?;
+        }
+        let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
+        tenant.leaving = true;
+        if tenant.connections == 0 {
+            self.volume.remove_tenant(index);
+        } else if hard {
+            self.disconnect_tenant(index);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
+        if export.ublk.is_some() {
+            let what =
+                "the server makes block devices (ublk) only when it starts; put it into the configuration and restart"
+                    .into();
+            return Err(Error::Export { export: export.name, what });
+        }
+        let index = self.volume.add_tenant(export)?;
+        self.publish(index).inspect_err(|_| {
+            if let Some(tenant) = self.volume.tenant(index) {
+                self.common.directory.remove(&tenant.settings.name);
+            }
+            self.volume.remove_tenant(index);
+        })
+    }
+
+    /// Has the tenant a client whose disk must not become smaller?
+    pub(crate) fn refuses_to_shrink(&self, index: u32) -> bool {
+        self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink())
+    }
+
+    /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
+    /// than there is. A virtual machine gets a notification, and its disk grows.
+    pub(crate) fn resize(&mut self, export: &str, size: u64) -> Result<(), Error> {
+        let index = self.find(export)?;
+        let facts = self.volume.disk.target().facts().clone();
+        let Some(tenant) = self.volume.tenant(index) else { return Err(Error::Gone) };
+        let settings = ExportSettings { size: Some(size), ..tenant.settings.clone() };
+        settings.check()?;
+        let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
+        let others = self.volume.tenants().filter(|(other, _)| *other != index);
+        let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
+        crate::settings::check_overlap(&self.volume.target_name(), others.chain([(&settings, offset, size)]))?;
+        let smaller = size < tenant.size;
+        let refuses = self.refuses_to_shrink(index);
+        if smaller && refuses {
+            let what = "a virtual machine uses this disk, which cannot shrink meanwhile; stop the machine first".into();
+            return Err(Error::Export { export: export.to_owned(), what });
+        }
+        if let Some(tenant) = self.volume.tenant_mut(index) {
+            (tenant.size, tenant.settings) = (size, settings);
+        }
+        for client in self.clients.iter_mut().flatten().filter(|client| client.tenant() == index) {
+            client.resized(size);
+        }
+        self.publish(index)
+    }
+
+    fn histogram(&self, index: u32) -> HistogramStats {
+        let Some(tenant) = self.volume.tenant(index) else {
+            return HistogramStats { export: String::new(), count: 0, buckets: Vec::new() };
+        };
+        HistogramStats {
+            export: tenant.settings.name.clone(),
+            count: tenant.latency.count(),
+            buckets: tenant.latency.buckets().map(|(end, count)| (end.0 as f64 / 1e3, count)).collect(),
+        }
+    }
+
+    fn stats(&self) -> DiskStats {
+        let (disk, layer) = (&self.volume.disk, self.volume.disk.layer());
+        let (shares, pv) = self.shares.shares(self.volume.tenants());
+        let oldest = self.volume.oldest();
+        let exports = self.volume.tenants().map(|(index, tenant)| {
+            let share = shares.get(&index).copied().unwrap_or_default();
+            let (settings, counts) = (&tenant.settings, &tenant.counts);
+            ExportStats {
+                name: settings.name.clone(),
+                offset: tenant.offset,
+                size: tenant.size,
+                readonly: settings.readonly,
+                ublk: settings.ublk,
+                weight: settings.weight,
+                effective_weight: tenant.effective_weight,
+                limit_iops: settings.limit_iops,
+                limit_bytes: settings.limit_bytes,
+                reservation_iops: settings.reservation_iops,
+                connections: tenant.connections,
+                leaving: tenant.leaving,
+                outstanding: tenant.outstanding,
+                oldest_ms: ms(oldest[index as usize]),
+                reads: counts.reads,
+                writes: counts.writes,
+                flushes: counts.flushes,
+                trims: counts.trims,
+                read_bytes: counts.read_bytes,
+                write_bytes: counts.write_bytes,
+                errors: counts.errors,
+                refused: counts.refused,
+                violations: counts.violations,
+                connects: counts.connects,
+                throttled_s: counts.throttled_ns as f64 / 1e9,
+                iops: share.iops,
+                bytes_per_s: share.bytes_per_s,
+                share: share.share,
+                due: share.due,
+                p50_ms: tenant.latency.quantile(0.5).map(ms),
+                p99_ms: tenant.latency.quantile(0.99).map(ms),
+                latency_buckets: metric_buckets(&tenant.latency),
+                latency_sum_s: tenant.latency.sum_ns() as f64 / 1e9,
+                latency_count: tenant.latency.count(),
+            }
+        });
+        DiskStats {
+            target: self.target_settings.target.clone(),
+            bytes: disk.target().facts().bytes,
+            block_bytes: disk.target().facts().logical_block,
+            scheduler: self.choice.label().to_owned(),
+            switches: layer.switches().count,
+            device_depth: layer.config().setup.device_depth,
+            in_device: layer.in_device(),
+            queued: layer.queued(),
+            pv: Some(pv).filter(|pv| pv.is_finite()),
+            buffer_bytes: self.volume.buffers.used_bytes(),
+            free_buffer_bytes: self.volume.buffers.free_bytes(),
+            flush_failed: self.volume.flush_failed,
+            submitted: layer.ledger().submitted,
+            completed: layer.ledger().completed,
+            up_s: self.started.elapsed().as_secs_f64(),
+            waits: disk.waits(),
+            exports: exports.collect(),
+        }
+    }
+}
+
+fn metric_buckets(latency: &LatencyHistogram) -> Vec<(f64, u64)> {
+    METRIC_BUCKETS_US.iter().map(|us| (*us as f64 / 1e6, latency.below(Nanos::from_us(*us)))).collect()
+}

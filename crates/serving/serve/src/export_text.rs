@@ -1,0 +1,92 @@
+//! An export as it is typed: `NAME[:key=value,...]`.
+
+use dumbwaiter_text::units::{Prefixes, size};
+
+use crate::Error;
+use crate::settings::ExportSettings;
+
+/// Keys that are understood, for people.
+const KEYS: &str =
+    "weight, offset, size, block_size, readonly, limit_iops, limit_bytes, reservation, ublk, shared, description";
+
+impl ExportSettings {
+    /// Reads `NAME`, `NAME:weight=400,offset=0,size=20G`, or `name=NAME,weight=400`.
+    pub fn parse(text: &str) -> Result<ExportSettings, Error> {
+        let (name, pairs) = match text.split_once(':') {
+            Some((name, pairs)) => (name, pairs),
+            None if text.contains('=') => ("", text),
+            None => (text, ""),
+        };
+        let mut export = ExportSettings::whole(name);
+        for pair in pairs.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, "yes"));
+            set(&mut export, key.trim(), value.trim())
+                .map_err(|what| Error::Export { export: text.to_owned(), what })?;
+        }
+        export.check()?;
+        Ok(export)
+    }
+}
+
+fn set(export: &mut ExportSettings, key: &str, value: &str) -> Result<(), String> {
+    let bytes = || size(value, Prefixes::Plain).map_err(|e| format!("{key}: {e}"));
+    let number = || value.parse::<u64>().map_err(|_| format!("{key} `{value}`: expected a whole number"));
+    let flag = || match value {
+        "yes" | "true" | "on" | "1" => Ok(true),
+        "no" | "false" | "off" | "0" => Ok(false),
+        other => Err(format!("{key} `{other}`: expected yes or no")),
+    };
+    match key {
+        "name" => value.clone_into(&mut export.name),
+        "weight" => export.weight = u32::try_from(number()?).unwrap_or(u32::MAX),
+        "offset" => export.offset = bytes()?,
+        "size" => export.size = Some(bytes()?),
+        "block_size" => export.block_size = Some(bytes()?),
+        "readonly" | "read-only" => export.readonly = flag()?,
+        "writable" => export.readonly = !flag()?,
+        "limit_iops" | "iops" => export.limit_iops = Some(number()?),
+        "limit_bytes" | "bps" => export.limit_bytes = Some(bytes()?),
+        "reservation" | "reservation_iops" => export.reservation_iops = Some(number()?),
+        "ublk" => export.ublk = Some(u32::try_from(number()?).unwrap_or(u32::MAX)),
+        "shared" => export.shared = flag()?,
+        "description" => value.clone_into(&mut export.description),
+        other => return Err(format!("unknown key `{other}`; expected one of {KEYS}")),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_is_read_in_both_notations() {
+        let a = ExportSettings::parse("db:weight=400,offset=1M,size=2GiB,readonly,limit_iops=500").unwrap();
+        assert_eq!((a.name.as_str(), a.weight, a.offset, a.size), ("db", 400, 1 << 20, Some(2 << 30)));
+        assert!(a.readonly && a.limit_iops == Some(500));
+        assert_eq!(ExportSettings::parse("name=db,weight=400").unwrap().weight, 400);
+        assert_eq!(ExportSettings::parse("db").unwrap(), ExportSettings::whole("db"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_reason() {
+        for (text, reason) in [
+            ("a:weight=0", "expected 1 to 10000"),
+            ("a:weight=1000000", "expected 1 to 10000"),
+            ("a:weight=x", "whole number"),
+            ("a:wieght=5", "unknown key `wieght`"),
+            ("a:readonly=maybe", "yes or no"),
+            ("a:size=0", "at least one block"),
+            ("a:ublk=5000000", "device number"),
+            ("a:block_size=3000", "a power of two from 512 to 65536"),
+            ("a:block_size=1T", "block_size 1099511627776: expected a power of two from 512 to 65536"),
+            ("a:block_size=8k,ublk=0", "a power of two from 512 to 4096"),
+            ("a:ublk=sda", "whole number"),
+            ("a/b", "without `/`"),
+            ("a:limit_iops=10,reservation=20", "more than its limit of 10"),
+        ] {
+            let error = ExportSettings::parse(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

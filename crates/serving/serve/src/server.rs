@@ -1,0 +1,339 @@
+//! A running server: its threads, from the outside.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_linux::service::{HttpServer, ServiceUser};
+
+use crate::Error;
+use crate::control::ControlSocket;
+use crate::inspector::{Inspector, ShardHandle};
+use crate::log::Log;
+use crate::memory_store::MemoryStore;
+use crate::nbd::directory::Directory;
+use crate::nbd::listener::{Front, Listener};
+use crate::question::{Answer, Question};
+use crate::settings::ServeSettings;
+use crate::shard::{Common, Message, Shard};
+use crate::tls::Tls;
+use crate::unix_socket::bind_unix;
+use crate::{http, open_target, systemd, ublk, vhost_user};
+
+/// A disk's thread works in short bursts and should begin them at once.
+const SLICE: Nanos = Nanos::from_us(100);
+
+struct ShardThread {
+    handle: ShardHandle,
+    thread: JoinHandle<Result<bool, Error>>,
+}
+
+/// A server that runs. Dropping it without [`Server::shut_down`] ends it without waiting for clients.
+pub struct Server {
+    shards: Vec<ShardThread>,
+    front: Option<JoinHandle<Result<(), Error>>>,
+    stop: OwnedFd,
+    stopping: Arc<AtomicBool>,
+    common: Arc<Common>,
+    control: Option<ControlSocket>,
+    http: Option<HttpServer>,
+    /// Socket files to be removed.
+    sockets: Vec<PathBuf>,
+    uris: Vec<String>,
+    devices: Vec<ublk::Device>,
+}
+
+impl Server {
+    /// Opens all targets, listens, and serves. `log` gets notes for people, from any thread.
+    pub fn start(settings: ServeSettings, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, Error> {
+        settings.check()?;
+        let mut sockets = Vec::new();
+        let (listeners, uris) = listen(&settings, &mut sockets)?;
+        let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
+        let common = Arc::new(Common {
+            directory: Directory::default(),
+            connections: AtomicU32::new(0),
+            tls,
+            failed_negotiations: AtomicU64::new(0),
+            changes: Mutex::default(),
+            settings,
+            log: Log::new(log),
+        });
+        let (stop, stop_reader) = stop_signal()?;
+        let mut server = Server {
+            shards: Vec::new(),
+            front: None,
+            stop,
+            stopping: Arc::new(AtomicBool::new(false)),
+            common,
+            control: None,
+            http: None,
+            sockets,
+            uris,
+            devices: Vec::new(),
+        };
+        for number in 0..server.common.settings.targets.len() {
+            let shard = server.start_shard(number)?;
+            server.shards.push(shard);
+            server.start_devices(number)?;
+        }
+        let front = Front {
+            listeners,
+            shards: server.shards.iter().map(|shard| shard.handle.clone()).collect(),
+            common: server.common.clone(),
+            stop: stop_reader,
+            stopping: server.stopping.clone(),
+        };
+        let thread = std::thread::Builder::new().name("nbd-listener".into()).spawn(move || front.run());
+        server.front = Some(thread.map_err(Error::io("cannot start a thread"))?);
+        let inspector = server.inspector();
+        if let Some(path) = &server.common.settings.control {
+            server.control = Some(ControlSocket::start(path, inspector.clone())?);
+        }
+        if let Some(address) = server.common.settings.http {
+            server.http = Some(http::start(address, inspector)?);
+        }
+        if let Some(name) = &server.common.settings.user {
+            server.go_on_as(name)?;
+        }
+        Ok(server)
+    }
+
+    /// Gives the sockets to a user and serves as that user from now on: all that needs more rights is open.
+    fn go_on_as(&self, name: &str) -> Result<(), Error> {
+        let failed = |source| Error::Io { what: format!("user `{name}`"), source };
+        let user = ServiceUser::find(name).map_err(failed)?;
+        user.check().map_err(failed)?;
+        let settings = &self.common.settings;
+        let exports = settings.targets.iter().flat_map(|target| &target.exports);
+        let machines = settings
+            .vhost_user
+            .iter()
+            .flat_map(|folder| exports.clone().map(move |export| vhost_user::socket_path(folder, &export.name)));
+        for path in self.sockets.iter().cloned().chain(settings.control.clone()).chain(machines) {
+            user.own(&path).map_err(Error::io(path.display().to_string()))?;
+        }
+        user.assume().map_err(failed)
+    }
+
+    fn start_shard(&self, number: usize) -> Result<ShardThread, Error> {
+        let settings = self.common.settings.targets[number].clone();
+        let writable = settings.exports.iter().any(|export| !export.readonly);
+        let store = match self.common.settings.forget_writes {
+            true => MemoryStore::forgetful(),
+            false => MemoryStore::new(self.common.settings.emulated_memory),
+        };
+        let open = open_target::open(&settings, writable, store)?;
+        for note in open.target.notes() {
+            self.common.log.say(&format!("{}: {note}", settings.target));
+        }
+        let (messages, received) = channel();
+        let (ready, started) = channel();
+        let common = self.common.clone();
+        let work = move || {
+            dumbwaiter_path::exact_timers(true);
+            dumbwaiter_path::short_slices(SLICE);
+            match Shard::open(number, settings, open, received, common) {
+                Ok((mut shard, waker)) => {
+                    // The starter waits for it.
+                    let _ = ready.send(Ok(waker));
+                    let ended = shard.run();
+                    if let Err(error) = &ended {
+                        let target = &shard.target_settings.target;
+                        shard.common.log.say(&format!("{target}: stopped serving this target: {error}"));
+                    }
+                    ended
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Ok(true)
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("disk-{number}")).spawn(work);
+        let thread = thread.map_err(Error::io("cannot start a thread"))?;
+        let waker = started.recv().map_err(|_| Error::Gone)??;
+        Ok(ShardThread { handle: ShardHandle { messages, waker }, thread })
+    }
+
+    /// Makes the block devices of a target's exports.
+    fn start_devices(&mut self, number: usize) -> Result<(), Error> {
+        let target = &self.common.settings.targets[number];
+        if target.exports.iter().all(|export| export.ublk.is_none()) {
+            return Ok(());
+        }
+        let shard = self.shards[number].handle.clone();
+        let Answer::Devices(described) = shard.ask(Question::Devices)? else { return Err(Error::Gone) };
+        for description in described {
+            let device = ublk::Device::start(description, shard.clone(), self.common.clone())?;
+            self.devices.push(device);
+        }
+        Ok(())
+    }
+
+    /// Ends the block devices while their disks can still answer, or leaves them for the next server.
+    fn end_devices(&mut self) {
+        for device in self.devices.drain(..) {
+            device.end(self.common.settings.keep_devices);
+        }
+    }
+
+    /// Where clients find the exports, one URI for each export and address.
+    pub fn uris(&self) -> &[String] {
+        &self.uris
+    }
+
+    /// Where metrics and the live page are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// To ask and change it from any thread.
+    pub fn inspector(&self) -> Inspector {
+        Inspector {
+            shards: self.shards.iter().map(|shard| shard.handle.clone()).collect(),
+            common: self.common.clone(),
+        }
+    }
+
+    /// Has a disk's thread ended, as after a failure?
+    pub fn has_failed(&self) -> bool {
+        self.shards.iter().any(|shard| shard.thread.is_finished())
+    }
+
+    /// Takes no more clients, finishes what is under way, lets clients take their replies for the time of grace of the settings, makes
+    /// everything permanent. `true` if all that was acknowledged is safe. `hurry` is asked meanwhile whether to skip the grace.
+    pub fn shut_down(mut self, hurry: impl Fn() -> bool) -> Result<bool, Error> {
+        self.control = None;
+        self.stop_front()?;
+        self.end_devices();
+        let grace = Duration::from_secs(self.common.settings.grace_s);
+        for shard in &self.shards {
+            // One that has ended by itself needs no order.
+            let _ = shard.handle.send(Message::ShutDown { grace });
+        }
+        let mut hurried = false;
+        while self.shards.iter().any(|shard| !shard.thread.is_finished()) {
+            if !hurried && hurry() {
+                hurried = true;
+                self.abandon();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut safe = true;
+        for shard in self.shards.drain(..) {
+            safe &= shard.thread.join().map_err(|_| Error::Gone)??;
+        }
+        self.await_tls(hurried);
+        self.common.log.end();
+        Ok(safe)
+    }
+
+    /// Lets the threads of TLS pass the last replies on, which they do not do for longer than a client may take for them.
+    fn await_tls(&self, hurried: bool) {
+        let Some(tls) = self.common.tls.as_ref().filter(|_| !hurried) else { return };
+        let by = Instant::now() + Duration::from_secs(self.common.settings.grace_s);
+        while tls.connections() > 0 && Instant::now() < by {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn abandon(&self) {
+        for shard in &self.shards {
+            let _ = shard.handle.send(Message::Abandon);
+        }
+    }
+
+    fn stop_front(&mut self) -> Result<(), Error> {
+        self.stopping.store(true, Ordering::Release);
+        let _ = rustix::io::write(self.stop.as_fd(), &[1]);
+        for socket in self.sockets.drain(..) {
+            // It may have been removed.
+            let _ = std::fs::remove_file(socket);
+        }
+        match self.front.take() {
+            Some(front) => front.join().map_err(|_| Error::Gone)?,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // There is no caller to report an error to.
+        let _ = self.stop_front();
+        self.end_devices();
+        self.abandon();
+        for shard in self.shards.drain(..) {
+            let _ = shard.thread.join();
+        }
+    }
+}
+
+/// A pipe: a byte written to one end wakes the poll of the other.
+fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
+    let (reader, writer) = std::io::pipe().map_err(Error::io("cannot create a pipe"))?;
+    Ok((writer.into(), reader.into()))
+}
+
+/// Opens all addresses; answers with a URI for each export and address.
+fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<Listener>, Vec<String>), Error> {
+    let (mut listeners, mut uris) = (Vec::new(), Vec::new());
+    let scheme = if settings.tls.as_ref().is_some_and(|tls| tls.required) { "nbds" } else { "nbd" };
+    let names: Vec<String> =
+        settings.targets.iter().flat_map(|target| &target.exports).map(|export| percent_encode(&export.name)).collect();
+    if settings.activated {
+        listeners = systemd::take_sockets()?;
+    }
+    if let Some(folder) = &settings.unix {
+        create_folder(folder)?;
+        let path = folder.join("nbd.sock");
+        listeners.push(Listener::Unix(bind_unix(&path)?));
+        sockets.push(path.clone());
+        uris.extend(names.iter().map(|name| format!("{scheme}+unix:///{name}?socket={}", path.display())));
+    }
+    let devices = settings.targets.iter().flat_map(|target| &target.exports).filter_map(|export| export.ublk);
+    uris.extend(devices.map(ublk::device_path));
+    if let Some(folder) = &settings.vhost_user {
+        let exports = settings.targets.iter().flat_map(|target| &target.exports);
+        uris.extend(exports.map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
+    }
+    if let Some(address) = settings.tcp {
+        let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;
+        let address = listener.local_addr().map_err(Error::io("cannot read the address of the TCP socket"))?;
+        listeners.push(Listener::Tcp(listener));
+        uris.extend(names.iter().map(|name| format!("{scheme}://{address}/{name}")));
+    }
+    for listener in &listeners {
+        listener.set_nonblocking().map_err(Error::io("cannot make a socket non-blocking"))?;
+    }
+    Ok((listeners, uris))
+}
+
+/// Makes the folder of the sockets, as services find theirs under /run; the folders above it must be there.
+fn create_folder(folder: &Path) -> Result<(), Error> {
+    match std::fs::create_dir(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::io(format!("cannot create the folder {}", folder.display()))(e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A name as a part of a URI.
+fn percent_encode(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
+}

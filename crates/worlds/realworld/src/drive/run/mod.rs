@@ -1,0 +1,322 @@
+//! One run: the threads of a load on a disk.
+//!
+//! One turn of the loop: what is due happens, threads submit, the disk sends what the scheduler chooses, what completed in the
+//! turn before is measured while the device works, and the disk waits. Nothing is allocated per I/O.
+
+mod events;
+pub(crate) mod group;
+mod life;
+mod ring_group;
+mod slot;
+mod thread_state;
+mod threads;
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, Tenants};
+use dumbwaiter_controllers::set_deadline;
+use dumbwaiter_experiment::Control;
+use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
+use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
+use dumbwaiter_scenario::load::{Change, Thread};
+
+use crate::drive::usage::Usage;
+use crate::drive::verify::{Verifier, Watch};
+use crate::drive::{Error, Target};
+
+pub(crate) use self::ring_group::RingGroup;
+use self::slot::Slot;
+use self::thread_state::ThreadState;
+
+/// When the measured time begins, and when it ends: at this time or after this many I/Os.
+#[derive(Clone, Copy)]
+pub(crate) struct RunLimit {
+    pub(crate) warmup: Nanos,
+    pub(crate) time: Nanos,
+    pub(crate) ios: u64,
+}
+
+/// Parts of a run.
+pub(crate) struct Parts<'a> {
+    /// See [`DiskOptions::spins`].
+    pub(crate) spins: bool,
+    pub(crate) target: &'a Target,
+    pub(crate) support: CompletionSupport,
+    pub(crate) config: Config,
+    pub(crate) stack: Stack,
+    pub(crate) tenants: Tenants,
+    pub(crate) task_specs: Vec<TaskSpec>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) changes: Vec<(Nanos, Change)>,
+    /// The schedulers of the scenario's changes, in order.
+    pub(crate) schedulers: Vec<Option<Stack>>,
+    pub(crate) recorder: Recorder,
+    pub(crate) verifier: Option<Verifier>,
+    pub(crate) limit: RunLimit,
+    pub(crate) seed: u64,
+    pub(crate) control: &'a Control,
+    /// All rings of this run.
+    pub(crate) group: &'a RingGroup,
+}
+
+/// The figures of a run.
+pub(crate) struct Outcome {
+    pub(crate) recorder: Recorder,
+    pub(crate) ledger: Ledger,
+    /// Exchanges of the scheduler.
+    pub(crate) switches: Switches,
+    /// The scheduler's counters.
+    pub(crate) counters: BTreeMap<String, f64>,
+    pub(crate) closed: Closed,
+    pub(crate) issued_late: u64,
+    pub(crate) rounded: u64,
+    pub(crate) cancelled: bool,
+    /// The first failed I/O, in words.
+    pub(crate) failure: Option<String>,
+    /// Failed requests by error.
+    pub(crate) failures: BTreeMap<String, u64>,
+    pub(crate) verifier: Option<Verifier>,
+    pub(crate) notes: Vec<String>,
+    /// Waits for completions.
+    pub(crate) waits: u64,
+    /// Number of rings.
+    pub(crate) rings: usize,
+    /// How applications fared, by their first tasks.
+    pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
+}
+
+/// The end of the measured time.
+#[derive(Clone, Copy)]
+pub(crate) struct Closed {
+    pub(crate) end: Nanos,
+    /// CPU time of the measured time.
+    pub(crate) usage: Usage,
+}
+
+pub(crate) struct Run<'a> {
+    target: &'a Target,
+    disk: Disk,
+    recorder: Recorder,
+    threads: Vec<ThreadState>,
+    task_specs: Vec<TaskSpec>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    now: Nanos,
+    wakes: BinaryHeap<Reverse<(Nanos, u32)>>,
+    /// Threads that may submit more.
+    ready: Vec<u32>,
+    events: Vec<Event>,
+    /// Completed in this turn and to be measured, with the task's number in its thread.
+    unmeasured: Vec<(Completed, u16)>,
+    limit: RunLimit,
+    submitted: u64,
+    /// The measured part goes on.
+    open: bool,
+    /// A failure ends the run.
+    stopping: bool,
+    stage: Option<u32>,
+    several_stages: bool,
+    /// Threads that have not ended.
+    live: usize,
+    changes: VecDeque<(Nanos, Change)>,
+    schedulers: Vec<Option<Stack>>,
+    issued_late: u64,
+    rounded: u64,
+    failure: Option<String>,
+    failures: BTreeMap<String, u64>,
+    verifier: Option<Rc<RefCell<Verifier>>>,
+    notes: Vec<String>,
+    begin: Option<std::time::Instant>,
+    /// The log of completed I/Os.
+    records: Option<Box<dyn std::io::Write>>,
+    control: &'a Control,
+    group: &'a RingGroup,
+}
+
+/// How often a run reports its progress and looks whether it was cancelled; also the longest sleep with an idle device.
+const CONTROL_POLL_INTERVAL: Nanos = Nanos::from_ms(50);
+/// A timer for the end of a run is set only when it is this near.
+const END_NEAR: Nanos = Nanos::from_ms(20);
+/// Keeps the bytes that writes carry apart from the load's random numbers.
+const SCRATCH_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl<'a> Run<'a> {
+    /// Sets up the disk; nothing is submitted yet.
+    pub(crate) fn new(parts: Parts<'a>) -> Result<Run<'a>, Error> {
+        let options = parts.target.options();
+        let depth = parts.config.setup.device_depth.max(1) as usize;
+        let verifier = parts.verifier.map(|verifier| Rc::new(RefCell::new(verifier)));
+        let disk_options = DiskOptions {
+            completion: parts.support,
+            sqpoll: options.sqpoll,
+            batching: options.batching,
+            scratch: true,
+            scratch_seed: options.allow_writes.then_some(parts.seed ^ SCRATCH_SEED),
+            observer: verifier.clone().map(|verifier| Box::new(Watch(verifier)) as _),
+            bypass_workers: false,
+            spins: parts.spins,
+            ..DiskOptions::default()
+        };
+        let mut disk =
+            Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.stack, parts.tenants, disk_options)?;
+        for thread in &parts.threads {
+            set_deadline(disk.layer_mut(), Nanos::ZERO, thread.task, thread.deadline);
+        }
+        let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
+        Ok(Run {
+            notes: disk.notes().to_vec(),
+            disk,
+            target: parts.target,
+            recorder: parts.recorder,
+            several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
+            live: parts.threads.len(),
+            threads: parts.threads.into_iter().map(ThreadState::new).collect(),
+            task_specs: parts.task_specs,
+            slots: Vec::with_capacity(outstanding),
+            free: Vec::with_capacity(outstanding),
+            now: Nanos::ZERO,
+            wakes: BinaryHeap::new(),
+            ready: Vec::new(),
+            events: Vec::with_capacity(2 * depth),
+            unmeasured: Vec::with_capacity(2 * depth),
+            limit: parts.limit,
+            submitted: 0,
+            open: true,
+            stopping: false,
+            stage: None,
+            changes: parts.changes.into(),
+            schedulers: parts.schedulers,
+            issued_late: 0,
+            rounded: 0,
+            failure: None,
+            failures: BTreeMap::new(),
+            verifier,
+            begin: None,
+            records: None,
+            control: parts.control,
+            group: parts.group,
+        })
+    }
+
+    /// Begins at this moment, not at once.
+    pub(crate) fn begin_at(&mut self, begin: std::time::Instant) {
+        self.begin = Some(begin);
+    }
+
+    /// Logs every I/O that completes until the end, then those that are unfinished.
+    pub(crate) fn log_to(&mut self, records: Box<dyn std::io::Write>) {
+        self.records = Some(records);
+    }
+
+    /// Runs to the end and lets everything drain; what completes after the end is not measured.
+    pub(crate) fn finish(mut self) -> Result<Outcome, Error> {
+        exact_timers(true);
+        let result = self.turns();
+        exact_timers(false);
+        if result.is_err() {
+            self.group.stop();
+        }
+        let (closed, cancelled) = result?;
+        let outcome = |t: &ThreadState| Some((t.running.thread.task, t.running.thread.workload.outcome(closed.end)?));
+        let applications = self.threads.iter().filter_map(outcome).collect();
+        if let Some(records) = &mut self.records {
+            records.flush().map_err(Error::Log)?;
+        }
+        let mut counters = BTreeMap::new();
+        self.disk.layer().counters(&mut |name, count| {
+            counters.insert(name.to_owned(), count as f64);
+        });
+        let (ledger, switches) = (*self.disk.layer().ledger(), self.disk.layer().switches());
+        let waits = self.disk.waits();
+        // Its observer is the other owner of the verifier.
+        drop(self.disk);
+        Ok(Outcome {
+            recorder: self.recorder,
+            ledger,
+            switches,
+            counters,
+            closed,
+            issued_late: self.issued_late,
+            rounded: self.rounded,
+            cancelled,
+            failure: self.failure,
+            failures: self.failures,
+            verifier: self.verifier.and_then(Rc::into_inner).map(RefCell::into_inner),
+            notes: self.notes,
+            waits,
+            rings: 1,
+            applications,
+        })
+    }
+
+    fn turns(&mut self) -> Result<(Closed, bool), Error> {
+        let mut before = Usage::now();
+        let mut warm = false;
+        self.disk.start_clock(self.begin.unwrap_or_else(std::time::Instant::now));
+        let mut closed = None;
+        let mut cancelled = false;
+        let mut looked = Nanos::ZERO;
+        let mut counted = 0;
+        self.start_stage();
+        loop {
+            if !warm && self.now >= self.limit.warmup {
+                warm = true;
+                before = Usage::now();
+            }
+            self.change_due();
+            self.wake_due();
+            self.pump_ready()?;
+            self.send()?;
+            let idle = self.slots.len() == self.free.len();
+            if self.now.since(looked) >= CONTROL_POLL_INTERVAL {
+                self.report_progress(&mut counted);
+                looked = self.now;
+                cancelled |= self.open && self.control.cancel.load(Ordering::Relaxed);
+            }
+            if self.open {
+                let over = idle && (self.live == 0 || self.submitted >= self.limit.ios);
+                if over || self.now >= self.limit.time || self.stopping || self.group.stopped() || cancelled {
+                    closed = Some(self.close(&before));
+                }
+            }
+            // The device works meanwhile.
+            self.measure();
+            if !self.open && idle {
+                break;
+            }
+            self.wait()?;
+        }
+        self.report_progress(&mut counted);
+        let closed = match closed {
+            Some(closed) => closed,
+            None => self.close(&before),
+        };
+        Ok((closed, cancelled))
+    }
+
+    /// Adds to the progress that other threads see; `counted` is how many I/Os were added before.
+    fn report_progress(&self, counted: &mut u64) {
+        let finished = self.recorder.finished();
+        self.control.finished.fetch_add(finished - *counted, Ordering::Relaxed);
+        self.control.elapsed_ns.fetch_add(self.group.advance(self.now).0, Ordering::Relaxed);
+        *counted = finished;
+    }
+
+    /// Ends the measured part.
+    fn close(&mut self, before: &Usage) -> Closed {
+        self.open = false;
+        if self.stopping {
+            self.group.stop();
+        }
+        let usage = Usage::now().since(before);
+        // Of the log, what is unfinished is the end.
+        self.measure();
+        self.measure_unfinished();
+        Closed { end: self.now, usage }
+    }
+}

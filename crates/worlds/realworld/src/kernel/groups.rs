@@ -1,0 +1,172 @@
+//! The cgroups of a load's tenants, and the changes of the load during a run under the kernel's schedulers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::drive::worker::monotonic;
+use dumbwaiter_block::{Nanos, TenantId};
+use dumbwaiter_linux::cgroup::{self, Groups};
+use dumbwaiter_linux::{Roots, ioprio};
+use dumbwaiter_scenario::load::{Change, Load};
+
+use crate::error::Error;
+
+/// The largest weight that every kind of cgroup takes.
+const WEIGHT_MAX: u64 = 1000;
+/// Weight of the tasks of a tenant beside the tenants in it; the kernel's default.
+const OWN_TASKS_WEIGHT: u32 = 100;
+/// How soon the end of a run is noticed.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A cgroup with its weight for each tenant.
+pub(super) struct TenantGroups {
+    groups: Groups,
+    /// By tenant: its cgroup, and the one of its own processes. The root group has none.
+    places: Vec<Option<(usize, usize)>>,
+    /// The tenant of the root group's processes.
+    root: Option<TenantId>,
+    /// The largest weight of any tenant in the run.
+    heaviest: u64,
+}
+
+impl TenantGroups {
+    /// Cgroups for the tenants of a load that has several. `None`, with a note, where this system has none.
+    pub(super) fn new(load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
+        if load.tenant_specs.len() < 2 {
+            return Ok(None);
+        }
+        TenantGroups::under(&Roots::default(), load, notes)
+    }
+
+    fn under(roots: &Roots, load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
+        let (hierarchy, about) = cgroup::detect(roots);
+        let made = hierarchy.map(|found| Groups::new(&found));
+        let groups = match made {
+            Some(Ok(groups)) => groups,
+            Some(Err(e)) => {
+                notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
+                return Ok(None);
+            }
+            None => {
+                notes.push(format!(
+                    "tenants are distinguished by process only, and their weights have no effect: {about}"
+                ));
+                return Ok(None);
+            }
+        };
+        let later = load.changes.iter().filter_map(|(_, change)| match change {
+            Change::Weight { weight, .. } => Some(*weight),
+            _ => None,
+        });
+        let root = load.tenants.tenants().map(|(id, _)| id).find(|id| load.tenants.is_root(*id));
+        let grouped = (0..).zip(&load.tenant_specs).filter(|(i, _)| root != Some(TenantId(*i)));
+        let heaviest = grouped.map(|(_, t)| t.weight).chain(later).max().unwrap_or(1);
+        let places = vec![None; load.tenant_specs.len()];
+        let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest) };
+        for i in 0..load.tenant_specs.len() {
+            if root == Some(TenantId(i as u32)) {
+                continue;
+            }
+            // The controller may be there without a scheduler that honours weights: then the file for a weight is missing.
+            if let Err(e) = made.make(load, i) {
+                notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
+                return Ok(None);
+            }
+        }
+        Ok(Some(made))
+    }
+
+    /// Makes a tenant's cgroup, after that of its parent.
+    fn make(&mut self, load: &Load, tenant: usize) -> Result<usize, Error> {
+        if let Some((group, _)) = self.places[tenant] {
+            return Ok(group);
+        }
+        let spec = &load.tenant_specs[tenant];
+        let within = spec.parent.map(|above| self.make(load, above.0 as usize)).transpose()?;
+        let group = self.groups.add(&format!("t{tenant}"), self.scaled(spec.weight), within)?;
+        let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
+        let own = if nests { self.groups.add("own", self.scaled(OWN_TASKS_WEIGHT), Some(group))? } else { group };
+        self.places[tenant] = Some((group, own));
+        Ok(group)
+    }
+
+    /// Only the ratio of weights matters.
+    fn scaled(&self, weight: u32) -> u32 {
+        let weight = u64::from(weight);
+        let fits = if self.heaviest > WEIGHT_MAX { weight * WEIGHT_MAX / self.heaviest } else { weight };
+        fits.max(1) as u32
+    }
+
+    /// Moves a process into the cgroup of a tenant.
+    pub(super) fn admit(&self, tenant: TenantId, pid: u32) -> Result<(), Error> {
+        match self.places[tenant.0 as usize] {
+            Some((_, own)) => self.groups.move_process(own, pid)?,
+            None if self.root == Some(tenant) => self.groups.move_to_root(pid)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn set_weight(&self, tenant: TenantId, weight: u32) -> Result<(), Error> {
+        if let Some((group, _)) = self.places[tenant.0 as usize] {
+            self.groups.weigh(group, self.scaled(weight))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the load's changes at their times after `begin` (CLOCK_MONOTONIC, ns), until the run is `over`.
+/// `pids` are the processes of its threads, which stop by themselves. Returns the changes that failed.
+pub(super) fn change(
+    load: &[(Nanos, Change)],
+    begin: u64,
+    pids: &[u32],
+    groups: Option<&TenantGroups>,
+    over: &AtomicBool,
+) -> Vec<String> {
+    let mut due: Vec<_> = load.iter().filter(|(_, change)| !matches!(change, Change::Stop { .. })).collect();
+    due.sort_by_key(|(at, _)| *at);
+    let mut notes = Vec::new();
+    for (at, change) in due {
+        while let Some(left) = begin.saturating_add(at.0).checked_sub(monotonic()).filter(|left| *left > 0) {
+            if over.load(Ordering::Relaxed) {
+                return notes;
+            }
+            std::thread::sleep(POLL_INTERVAL.min(Duration::from_nanos(left)));
+        }
+        let made = match (change, groups) {
+            (Change::Ioprio { thread, ioprio }, _) => ioprio::set(pids[*thread as usize], *ioprio).map_err(Error::from),
+            (Change::Move { thread, tenant }, Some(groups)) => groups.admit(*tenant, pids[*thread as usize]),
+            (Change::Weight { tenant, weight }, Some(groups)) => groups.set_weight(*tenant, *weight),
+            // Without cgroups the kernel cannot tell tenants apart: a note says so.
+            (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
+            // A worker stops by itself; a run that exchanges its scheduler is refused before.
+            (Change::Stop { .. } | Change::Scheduler { .. }, _) => Ok(()),
+        };
+        notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroups_without_a_file_for_a_weight_are_a_note() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::under(dir.path());
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        std::fs::create_dir(dir.path().join("blkio")).unwrap();
+        let mounts = format!("cgroup {}/blkio cgroup rw,blkio 0 0\n", dir.path().display());
+        std::fs::write(dir.path().join("proc/self/mounts"), mounts).unwrap();
+        std::fs::write(dir.path().join("proc/self/cgroup"), "4:blkio:/\n").unwrap();
+        let text = "duration = \"1s\"\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n[[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
+        let scenario = dumbwaiter_scenario::Scenario::from_toml(text, "test").unwrap();
+        let load = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap().load(0, 1 << 20, 1).unwrap();
+        let mut notes = Vec::new();
+        assert!(TenantGroups::under(&roots, &load, &mut notes).unwrap().is_none());
+        assert!(notes.len() == 1 && notes[0].contains("no file for a weight"), "{notes:?}");
+        assert_eq!(std::fs::read_dir(dir.path().join("blkio")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,489 @@
+//! The load of a scenario as NBD clients of a server: one loop over all connections, in real time.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::drive::Usage;
+use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES, TaskId, TenantId};
+use dumbwaiter_experiment::{Cell, Control};
+use dumbwaiter_measure::{
+    ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
+    Unfinished,
+};
+use dumbwaiter_protocols::nbd::wire::command_flag;
+use dumbwaiter_protocols::nbd::{Command, Request};
+use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::load::{Change, Load, Prepared, Replays};
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_serve::{Address, Answered, DiskStats, Inspector, NbdClient, Order};
+use dumbwaiter_workloads::{Next, Want};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::export_name::export_name;
+use super::threads::ClientThread;
+use crate::error::Error;
+
+/// How often progress is reported and cancelling is looked at; also the longest wait.
+const CONTROL_POLL_INTERVAL: Nanos = Nanos::from_ms(50);
+/// Longest wait for the requests under way at the end.
+const DRAIN_PATIENCE: Nanos = Nanos::from_secs(60);
+
+/// A request under way.
+#[derive(Clone, Copy)]
+struct Slot {
+    submit: Nanos,
+    thread: usize,
+    /// The task's number in its thread.
+    number: u16,
+    op: Op,
+    sector: u64,
+    sectors: u32,
+}
+
+/// The load while it runs.
+pub(super) struct ClientLoad<'a> {
+    scenario: &'a Scenario,
+    tenant_specs: Vec<TenantSpec>,
+    task_specs: Vec<TaskSpec>,
+    changes: std::collections::VecDeque<(Nanos, Change)>,
+    replays: Replays,
+    threads: Vec<ClientThread>,
+    stage: Option<u32>,
+    connections: Vec<NbdClient>,
+    /// By cookie; free ones are in `free`.
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// The same bytes for every write.
+    payload: Vec<u8>,
+    recorder: Recorder,
+    inspector: Inspector,
+    address: Address,
+    control: &'a Control,
+    origin: Instant,
+    now: Nanos,
+    open: bool,
+    submitted: u64,
+    issued_late: u64,
+    ok: u64,
+    failed: u64,
+    failures: BTreeMap<String, u64>,
+    failure: Option<String>,
+    answered: Vec<Answered>,
+}
+
+/// The outcome of a load.
+pub(super) struct Ended {
+    recorder: Option<Recorder>,
+    end: Nanos,
+    usage: Usage,
+    applications: Vec<ApplicationStats>,
+    switches: u64,
+    ok: u64,
+    failed: u64,
+    pub(super) skipped: BTreeMap<String, u64>,
+    pub(super) cancelled: bool,
+    pub(super) failure: Option<String>,
+    pub(super) failures: BTreeMap<String, u64>,
+}
+
+impl<'a> ClientLoad<'a> {
+    pub(super) fn new(
+        prepared: &'a Prepared,
+        load: Load,
+        inspector: Inspector,
+        socket: PathBuf,
+        control: &'a Control,
+    ) -> Result<ClientLoad<'a>, Error> {
+        let scenario = prepared.scenario();
+        let Load { tenant_specs, task_specs, threads, changes, replays, .. } = load;
+        let recorder = Recorder::new(RecorderConfig {
+            warmup: scenario.warmup,
+            interval: scenario.series,
+            tenants: tenant_specs.clone(),
+            tasks: task_specs.clone(),
+        });
+        let mut load = ClientLoad {
+            scenario,
+            tenant_specs,
+            task_specs,
+            changes: changes.into(),
+            replays,
+            threads: threads.into_iter().map(ClientThread::new).collect(),
+            stage: None,
+            connections: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            payload: Vec::new(),
+            recorder,
+            inspector,
+            address: Address::Unix(socket),
+            control,
+            origin: Instant::now(),
+            now: Nanos::ZERO,
+            open: true,
+            submitted: 0,
+            issued_late: 0,
+            ok: 0,
+            failed: 0,
+            failures: BTreeMap::new(),
+            failure: None,
+            answered: Vec::new(),
+        };
+        // Before the clock starts.
+        for thread in 0..load.threads.len() {
+            load.connection(thread, 0)?;
+        }
+        Ok(load)
+    }
+
+    /// Runs to its end; what is answered after that is not measured.
+    pub(super) fn run(mut self, keep_going: bool) -> Result<Ended, Error> {
+        self.origin = Instant::now();
+        let (mut before, mut warm) = (Usage::now(), false);
+        let mut closed = None;
+        let (mut cancelled, mut looked, mut reported) = (false, Nanos::ZERO, 0);
+        let limit = self.scenario.duration.map_or(Nanos::MAX, |time| self.scenario.warmup + time);
+        let most = self.scenario.limit.unwrap_or(u64::MAX);
+        self.start_stage();
+        loop {
+            self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
+            if !warm && self.now >= self.scenario.warmup {
+                (before, warm) = (Usage::now(), true);
+            }
+            if self.now.since(looked) >= CONTROL_POLL_INTERVAL {
+                self.control.elapsed_ns.fetch_add(self.now.since(looked).0, Ordering::Relaxed);
+                self.control.finished.fetch_add(self.ok - reported, Ordering::Relaxed);
+                (looked, reported) = (self.now, self.ok);
+                cancelled |= self.open && self.control.cancelled();
+            }
+            self.change_due()?;
+            self.pump_ready(most)?;
+            self.send()?;
+            let idle = self.slots.len() == self.free.len();
+            if self.open {
+                let over = idle && (self.threads.iter().all(|t| t.done) || self.submitted >= most);
+                let failed = self.failure.is_some() && !keep_going;
+                if over || self.now >= limit || failed || cancelled {
+                    self.open = false;
+                    closed = Some((self.now, Usage::now().since(&before)));
+                    self.count_unfinished();
+                }
+            }
+            if let Some((end, usage)) = closed {
+                if idle {
+                    return self.ended(end, usage, cancelled);
+                }
+                if self.now.since(end) > DRAIN_PATIENCE {
+                    return Err(Error::failed("the server did not answer what was under way within 60 s"));
+                }
+            }
+            self.wait(limit)?;
+        }
+    }
+
+    fn ended(self, end: Nanos, usage: Usage, cancelled: bool) -> Result<Ended, Error> {
+        let applications = self.threads.iter().filter_map(|state| {
+            let outcome = state.thread.workload.outcome(end)?;
+            let TaskSpec { name, tenant } = &self.task_specs[state.thread.task.0 as usize];
+            Some(dumbwaiter_scenario::load::application(name, &self.tenant_specs[tenant.0 as usize].name, outcome))
+        });
+        Ok(Ended {
+            applications: applications.collect(),
+            recorder: Some(self.recorder),
+            end,
+            usage,
+            switches: self.scenario.changes.len() as u64,
+            ok: self.ok,
+            failed: self.failed,
+            skipped: self.replays.finish(self.issued_late)?,
+            cancelled,
+            failure: self.failure,
+            failures: self.failures,
+        })
+    }
+
+    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
+    fn start_stage(&mut self) {
+        let Some(stage) = self.threads.iter().filter(|t| t.is_unfinished()).map(|t| t.thread.stage).min() else {
+            return;
+        };
+        if self.stage == Some(stage) {
+            return;
+        }
+        self.stage = Some(stage);
+        let now = self.now;
+        self.threads.iter_mut().filter(|t| t.thread.stage == stage && !t.started).for_each(|t| t.start(now));
+    }
+
+    /// The connection of a thread's task, made when it is first needed.
+    fn connection(&mut self, thread: usize, number: u16) -> Result<usize, Error> {
+        let state = &mut self.threads[thread];
+        let at = usize::from(number);
+        if state.connections.len() <= at {
+            state.connections.resize(at + 1, None);
+        }
+        if let Some(connection) = state.connections[at] {
+            return Ok(connection);
+        }
+        let export = export_name(state.thread.tenant.0 as usize);
+        let connection = self.connections.len();
+        self.connections.push(NbdClient::connect(&self.address, &export).map_err(Error::failed)?);
+        state.connections[at] = Some(connection);
+        Ok(connection)
+    }
+
+    fn change_due(&mut self) -> Result<(), Error> {
+        while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= self.now) {
+            match change {
+                Change::Stop { thread } => self.threads[thread as usize].stop(),
+                Change::Weight { tenant, weight } => {
+                    self.recorder.weight(self.now, tenant, weight);
+                    self.order(Order::SetWeight { export: export_name(tenant.0 as usize), weight })?;
+                }
+                Change::Scheduler { index, .. } => {
+                    let scheduler = self.scenario.changes[index as usize].scheduler.to_string();
+                    self.order(Order::SetScheduler { scheduler, disk: 0 })?;
+                }
+                Change::Ioprio { .. } | Change::Move { .. } => {
+                    return Err(Error::refused("tasks of a served disk keep their priority and tenant"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&self, order: Order) -> Result<(), Error> {
+        self.inspector.order(order).map(drop).map_err(Error::failed)
+    }
+
+    fn pump_ready(&mut self, most: u64) -> Result<(), Error> {
+        for thread in 0..self.threads.len() {
+            let state = &mut self.threads[thread];
+            if state.wake_at <= self.now {
+                (state.wake_at, state.ready) = (Nanos::MAX, true);
+            }
+            if std::mem::take(&mut state.ready) {
+                self.pump(thread, most)?;
+            }
+        }
+        self.start_stage();
+        Ok(())
+    }
+
+    /// Asks for what a thread wants, up to its depth.
+    fn pump(&mut self, thread: usize, most: u64) -> Result<(), Error> {
+        let now = self.now;
+        loop {
+            let state = &mut self.threads[thread];
+            if !self.open || state.done || self.submitted >= most {
+                return Ok(());
+            }
+            if state.outstanding >= state.thread.depth {
+                state.late = !state.thread.closed;
+                return Ok(());
+            }
+            // An open loop's I/O was due when it said so, and its latency counts from there.
+            let at = if state.thread.closed || state.late { now } else { state.polled.min(now) };
+            match state.thread.workload.next(at) {
+                Next::Issue(want) => {
+                    self.issued_late += u64::from(state.late);
+                    self.ask(thread, &want, at)?;
+                }
+                Next::Wait(due) if due < Nanos::MAX => {
+                    let due = due.max(at + Nanos(1));
+                    (state.late, state.polled) = (false, due);
+                    if due > now {
+                        state.wake_at = state.wake_at.min(due);
+                        return Ok(());
+                    }
+                }
+                Next::Wait(_) | Next::Done => {
+                    state.done = true;
+                    return Ok(());
+                }
+                Next::Blocked => return Ok(()),
+            }
+        }
+    }
+
+    fn ask(&mut self, thread: usize, want: &Want, submit: Nanos) -> Result<(), Error> {
+        let connection = self.connection(thread, want.task)?;
+        let command = match want.op {
+            Op::Read => Command::Read,
+            Op::Write => Command::Write,
+            Op::Flush => Command::Flush,
+            Op::Discard => Command::Trim,
+            Op::WriteZeroes => Command::WriteZeroes,
+            Op::SecureErase => return Err(Error::refused("NBD has no secure erase")),
+        };
+        let bytes = u64::from(want.sectors) * SECTOR_BYTES;
+        let length =
+            u32::try_from(bytes).map_err(|_| Error::refused(format!("NBD takes no {} of {bytes} bytes", want.op)))?;
+        let flags = if want.flags.any(Flags::FUA) { command_flag::FUA } else { 0 };
+        let slot = Slot { submit, thread, number: want.task, op: want.op, sector: want.sector, sectors: want.sectors };
+        let cookie = match self.free.pop() {
+            Some(cookie) => {
+                self.slots[cookie as usize] = Some(slot);
+                cookie
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.slots.len() as u32 - 1
+            }
+        };
+        let offset = if want.op == Op::Flush { 0 } else { want.sector * SECTOR_BYTES };
+        let request = Request { flags, command, cookie: u64::from(cookie), offset, length };
+        let payload = if want.op == Op::Write { length as usize } else { 0 };
+        if self.payload.len() < payload {
+            // No device can shorten them.
+            let mut state = 0x9e37_79b9_7f4a_7c15u64;
+            self.payload.resize_with(payload, || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            });
+        }
+        self.connections[connection].ask(&request, &self.payload[..payload]);
+        self.threads[thread].outstanding += 1;
+        self.submitted += 1;
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        for connection in &mut self.connections {
+            if connection.has_unsent() {
+                connection.send().map_err(|e| Error::failed(format!("a request cannot be sent to the server: {e}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for answers until something is due, and takes them.
+    fn wait(&mut self, limit: Nanos) -> Result<(), Error> {
+        let ready = self.threads.iter().any(|state| state.ready) && self.open;
+        let wake = self.threads.iter().map(|state| state.wake_at).min().unwrap_or(Nanos::MAX);
+        let change = self.changes.front().map_or(Nanos::MAX, |(at, _)| *at);
+        let due = if self.open { wake.min(change).min(limit) } else { Nanos::MAX };
+        let until = due.min(self.now + CONTROL_POLL_INTERVAL);
+        let wait = if ready { Nanos::ZERO } else { until.since(Nanos(self.origin.elapsed().as_nanos() as u64)) };
+        let interest = |connection: &NbdClient| match connection.has_unsent() {
+            true => PollFlags::IN | PollFlags::OUT,
+            false => PollFlags::IN,
+        };
+        let mut all: Vec<PollFd<'_>> = self
+            .connections
+            .iter()
+            .map(|connection| PollFd::from_borrowed_fd(connection.as_fd(), interest(connection)))
+            .collect();
+        let timeout = Timespec { tv_sec: (wait.0 / 1_000_000_000) as i64, tv_nsec: (wait.0 % 1_000_000_000) as i64 };
+        match poll(&mut all, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Error::failed(format!("waiting for the server: {e}"))),
+        }
+        let has_answers: Vec<bool> =
+            all.iter().map(|fd| fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)).collect();
+        let mut answered = std::mem::take(&mut self.answered);
+        for (connection, _) in self.connections.iter_mut().zip(has_answers).filter(|(_, has)| *has) {
+            let received = connection.receive(&mut answered);
+            received.map_err(|e| Error::failed(format!("the server gives no answers: {e}")))?;
+        }
+        self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
+        for one in answered.drain(..) {
+            self.deliver(one)?;
+        }
+        self.answered = answered;
+        Ok(())
+    }
+
+    fn deliver(&mut self, Answered { cookie, error }: Answered) -> Result<(), Error> {
+        let slot = usize::try_from(cookie).ok().and_then(|number| self.slots.get_mut(number)?.take());
+        let Some(slot) = slot else {
+            return Err(Error::failed(format!("the server answers request {cookie}, which is not under way")));
+        };
+        self.free.push(cookie as u32);
+        let now = self.now;
+        let Slot { submit, thread, op, sector, sectors, .. } = slot;
+        let (task, tenant) = self.owner(thread);
+        if error == 0 {
+            self.ok += 1;
+        } else {
+            self.failed += 1;
+            let text = std::io::Error::from_raw_os_error(error as i32).to_string();
+            let at = sector * SECTOR_BYTES;
+            self.failure.get_or_insert_with(|| {
+                format!("{op} of {} bytes at byte {at}: {text}", u64::from(sectors) * SECTOR_BYTES)
+            });
+            *self.failures.entry(text).or_insert(0) += 1;
+        }
+        if self.open && error == 0 {
+            self.recorder.record(&Completed {
+                op,
+                task,
+                tenant,
+                sector,
+                bytes: u64::from(sectors) * SECTOR_BYTES,
+                submit,
+                insert: submit,
+                issue: submit,
+                device_done: now,
+                complete: now,
+            });
+        }
+        let state = &mut self.threads[thread];
+        state.outstanding -= 1;
+        state.ready = true;
+        state.thread.workload.completed(now, slot.number, now.since(submit));
+        Ok(())
+    }
+
+    fn owner(&self, thread: usize) -> (TaskId, TenantId) {
+        let thread = &self.threads[thread].thread;
+        (thread.task, thread.tenant)
+    }
+
+    fn count_unfinished(&mut self) {
+        for slot in self.slots.iter().flatten() {
+            let (task, tenant) = self.owner(slot.thread);
+            self.recorder.unfinished(Unfinished { op: slot.op, task, tenant, submit: slot.submit, end: self.now });
+        }
+    }
+}
+
+impl Ended {
+    /// The figures of the run. CPU time is that of the server and of its clients, which share this process.
+    pub(super) fn result(
+        &mut self,
+        device: String,
+        cell: &Cell,
+        seed: u64,
+        same_load: bool,
+        disk: &DiskStats,
+    ) -> Result<RunResult, Error> {
+        let recorder = self.recorder.take().ok_or_else(|| Error::failed("a run has one result"))?;
+        let usage = self.usage;
+        let choice = Choice::parse(&cell.scheduler.to_string()).map_err(Error::refused)?;
+        let facts = RunFacts {
+            device,
+            scheduler: choice.label().into(),
+            completion: cell.completion.to_string(),
+            world: "real".into(),
+            via: cell.stack.name().into(),
+            replicate: cell.replicate,
+            seed,
+            switches: (self.switches > 0).then_some((self.switches, Nanos::ZERO)),
+            ledger: Ledger {
+                submitted: self.ok + self.failed,
+                completed: self.ok + self.failed,
+                failed: self.failed,
+                ..Ledger::default()
+            },
+            cpu: usage.cpu_facts(),
+            device_counters: BTreeMap::from([("ring_waits".to_owned(), disk.waits as f64)]),
+            applications: std::mem::take(&mut self.applications),
+            ..RunFacts::default()
+        };
+        Ok(RunResult { same_load, ..recorder.finish(self.end, facts) })
+    }
+}

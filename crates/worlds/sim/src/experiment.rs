@@ -1,0 +1,317 @@
+//! Builds and simulates the runs of a scenario.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_devices::{DeviceModel, Kind};
+use dumbwaiter_experiment::{CellResult, Control};
+use dumbwaiter_measure::{
+    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
+};
+use dumbwaiter_scenario::{Scenario, SchedulerChange};
+use dumbwaiter_schedulers::Choice;
+
+use crate::host::{self, Completion, Host};
+use crate::power;
+use crate::run::{Replacement, Run, RunParts, Until};
+
+/// Why a scenario could not be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The load could not be built.
+    #[error(transparent)]
+    Load(#[from] dumbwaiter_scenario::load::Error),
+    /// An unknown value of a setting of the simulator.
+    #[error("{key}: `{value}` is not known; expected {expected}")]
+    Setting {
+        /// The key.
+        key: &'static str,
+        /// The value found.
+        value: String,
+        /// The values accepted.
+        expected: String,
+    },
+    /// The scheduler violated its contract with the block layer, or scheduler or device make no progress.
+    #[error("{device}, {scheduler}: {fault}. This is a defect; please report the scenario and seed")]
+    Fault {
+        /// The device.
+        device: String,
+        /// The scheduler.
+        scheduler: String,
+        /// The fault.
+        fault: Fault,
+    },
+    /// Requests were lost or duplicated: a defect of this program.
+    #[error(
+        "{device}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed"
+    )]
+    NotConserved {
+        /// The device.
+        device: String,
+        /// The scheduler.
+        scheduler: String,
+        /// The imbalance.
+        what: String,
+    },
+}
+
+/// A scenario with its traces surveyed, ready to be simulated.
+pub struct Prepared {
+    load: dumbwaiter_scenario::load::Prepared,
+}
+
+impl Prepared {
+    /// Surveys the traces of the scenario.
+    pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
+        host_profile(&scenario.host.profile)?;
+        Ok(Prepared { load: dumbwaiter_scenario::load::Prepared::new(scenario)? })
+    }
+
+    /// Simulates one cell with the first of the scenario's completion methods.
+    pub fn run(
+        &self,
+        model: &DeviceModel,
+        choice: &Choice,
+        replicate: u32,
+        control: &Control,
+    ) -> Result<CellResult, Error> {
+        let first = self.load.scenario().completion.first();
+        self.run_as(model, choice, first.copied().unwrap_or_default(), replicate, control)
+    }
+
+    /// Simulates one cell.
+    pub fn run_as(
+        &self,
+        model: &DeviceModel,
+        choice: &Choice,
+        completion: Completion,
+        replicate: u32,
+        control: &Control,
+    ) -> Result<CellResult, Error> {
+        run(&self.load, model, choice, completion, replicate, control)
+    }
+}
+
+/// Simulates one run of a load.
+pub(crate) fn run(
+    prepared: &dumbwaiter_scenario::load::Prepared,
+    model: &DeviceModel,
+    choice: &Choice,
+    completion: Completion,
+    replicate: u32,
+    control: &Control,
+) -> Result<CellResult, Error> {
+    let Started { run, replays, tasks, tenants, seed, profile, cpus, .. } =
+        start(prepared, model, choice, completion, replicate, control)?;
+    let s = prepared.scenario();
+    let mut outcome = run.finish();
+    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
+        dumbwaiter_scenario::load::application(name, &tenants[tenant.0 as usize], outcome)
+    });
+    let applications = applications.collect();
+    let skipped = replays.finish(outcome.issued_late)?;
+    let cancelled = outcome.cancelled;
+    if let Some(fault) = outcome.layer.fault() {
+        let (device, scheduler) = (model.name().into(), choice.label().into());
+        return Err(Error::Fault { device, scheduler, fault: *fault });
+    }
+    if let Some(what) = outcome.layer.ledger().imbalance() {
+        return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
+    }
+    let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
+    let mut run = result(model, choice, replicate, seed, energy, outcome, applications);
+    run.same_load = prepared.is_recorded();
+    Ok(CellResult { skipped, cancelled, ..CellResult::of(run) })
+}
+
+/// A run that is set up, with what is needed beside it.
+pub(crate) struct Started<'a> {
+    pub(crate) run: Run<'a>,
+    /// Setup of a scheduler that takes over.
+    pub(crate) setup: Setup,
+    replays: dumbwaiter_scenario::load::Replays,
+    tasks: Vec<TaskSpec>,
+    tenants: Vec<String>,
+    seed: u64,
+    profile: &'static host::Profile,
+    cpus: u16,
+}
+
+/// Sets up one run of a load.
+pub(crate) fn start<'a>(
+    prepared: &dumbwaiter_scenario::load::Prepared,
+    model: &DeviceModel,
+    choice: &Choice,
+    completion: Completion,
+    replicate: u32,
+    control: &'a Control,
+) -> Result<Started<'a>, Error> {
+    let s = prepared.scenario();
+    let seed = s.seed.wrapping_add(u64::from(replicate));
+    let facts = model.facts();
+    let config = config(s, model);
+    let cpus = config.setup.cpus;
+    let load = prepared.load(seed, facts.capacity_sectors, cpus)?;
+    let tasks = load.task_specs.clone();
+    let tenants: Vec<String> = load.tenant_specs.iter().map(|t| t.name.clone()).collect();
+    let recorder = Recorder::new(RecorderConfig {
+        warmup: s.warmup,
+        interval: s.series,
+        tenants: load.tenant_specs,
+        tasks: load.task_specs,
+    });
+    let profile = host_profile(&s.host.profile)?;
+    let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
+    let cost = host::scheduler_cost(choice.entry().name);
+    let device_seed = seed ^ DEVICE_SEED;
+    let replacements = replacements(s, config.setup)?;
+    let classes = choice.uses_classes(config.setup)
+        || replacements.iter().any(|(stack, _)| stack.scheduler.class_weights().is_some());
+    let device = if classes { model.build_with_classes(device_seed) } else { model.build(device_seed) };
+    let run = Run::new(RunParts {
+        config,
+        stack: choice.build(config.setup),
+        oracle: model.oracle(device_seed),
+        tenants: load.tenants,
+        device,
+        host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
+        recorder,
+        threads: load.threads,
+        changes: load.changes,
+        schedulers: replacements,
+        until: Until {
+            time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
+            warmup: s.warmup,
+            ios: s.limit.unwrap_or(u64::MAX),
+        },
+        seed: seed ^ CPU_SEED,
+        control,
+    });
+    Ok(Started { run, setup: config.setup, replays: load.replays, tasks, tenants, seed, profile, cpus })
+}
+
+/// Separates the random numbers of the device from those of the workloads.
+const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
+/// As [`DEVICE_SEED`], for the order of threads.
+const CPU_SEED: u64 = 0x6370_7573_0000_0001;
+
+/// The host profile with this name; `default` is that of a current kernel.
+pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
+    if name == "default" {
+        return Ok(&host::R230_5_18);
+    }
+    host::PROFILES.into_iter().find(|p| p.name == name).ok_or_else(|| Error::Setting {
+        key: "host.profile",
+        value: name.into(),
+        expected: format!("default, {}", host::PROFILES.map(|p| p.name).join(", ")),
+    })
+}
+
+/// The schedulers of the scenario's exchanges, in order.
+fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
+    // `rotational` has been written by then.
+    let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
+    let make = |change: &SchedulerChange| {
+        let choice = Choice::parse(&change.scheduler.to_string()).map_err(|why| Error::Setting {
+            key: "change.scheduler",
+            value: change.scheduler.to_string(),
+            expected: why.to_string(),
+        })?;
+        Ok((choice.build(setup), host::scheduler_cost(choice.entry().name)))
+    };
+    s.changes.iter().map(make).collect()
+}
+
+fn config(s: &Scenario, model: &DeviceModel) -> Config {
+    let facts = model.facts();
+    let depth = s.queue_depth.map_or(facts.depth, |d| d.min(facts.depth)).max(1);
+    let cpus = s.host.cpus.max(1);
+    let hw_queues = s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus);
+    let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
+    let nr_requests = s.nr_requests.unwrap_or_else(|| Setup::default_nr_requests(facts.depth));
+    let max_sectors = facts.max_sectors.min(Limits::default().max_sectors);
+    Config {
+        setup: Setup {
+            clock,
+            cpus,
+            hw_queues,
+            nr_requests,
+            device_depth: depth,
+            rotational: s.host.rotational.unwrap_or(facts.rotational),
+            at_attach: AtAttach { nr_requests: s.host.nr_requests_at_attach, rotational: Some(facts.rotational) },
+        },
+        limits: Limits { max_sectors, ..Limits::default() },
+        nomerges: s.nomerges,
+        volatile_cache: facts.volatile_cache,
+        fua: facts.fua,
+        tasks_sleep: true,
+    }
+}
+
+fn device_counters(counters: &dumbwaiter_devices::Counters) -> BTreeMap<String, f64> {
+    let named = [
+        ("cache_hits", counters.cache_hits as f64),
+        ("media_busy_s", counters.media_busy.as_secs_f64()),
+        ("link_busy_s", counters.link_busy.as_secs_f64()),
+        ("gc_runs", counters.gc_runs as f64),
+        ("gc_moved_pages", counters.gc_moved_pages as f64),
+        ("max_depth", f64::from(counters.max_depth)),
+        ("flushes", counters.flushes as f64),
+    ];
+    named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn result(
+    model: &DeviceModel,
+    choice: &Choice,
+    replicate: u32,
+    seed: u64,
+    energy: Option<(f64, String)>,
+    outcome: crate::RunOutput,
+    applications: Vec<ApplicationStats>,
+) -> RunResult {
+    let ledger = *outcome.layer.ledger();
+    let counters = outcome.counters;
+    let measured = &outcome.measured;
+    let mut scheduler_counters = BTreeMap::new();
+    outcome.layer.counters(&mut |name, count| {
+        scheduler_counters.insert(name.to_owned(), count as f64);
+    });
+    let switches = outcome.layer.switches();
+    let facts = RunFacts {
+        device: model.name().into(),
+        scheduler: choice.label().into(),
+        variant: String::new(),
+        completion: outcome.host.completion().to_string(),
+        world: "sim".into(),
+        via: "sim".into(),
+        energy,
+        replicate,
+        seed,
+        merges: Merges::from(&ledger),
+        ledger: Ledger {
+            submitted: ledger.submitted,
+            completed: ledger.completed,
+            failed: ledger.failed,
+            rejected: ledger.rejected,
+            ..Ledger::default()
+        },
+        cpu: CpuFacts {
+            busy: measured.busy.iter().copied().map(Nanos).collect(),
+            submit: Nanos(measured.spent.submit),
+            scheduler: Nanos(measured.spent.scheduler),
+            irq: Nanos(measured.spent.complete),
+            poll: Nanos(measured.activity.poll),
+            usr: Nanos(measured.spent.user),
+            sys: Nanos(measured.busy.iter().sum::<u64>().saturating_sub(measured.spent.user)),
+            switches: Some(measured.activity.switches),
+        },
+        applications,
+        host_counters: power::host_counters(&measured.activity),
+        scheduler_counters,
+        switches: (switches.count > 0).then_some((switches.count, switches.pause)),
+        device_counters: device_counters(&counters),
+    };
+    outcome.recorder.finish(outcome.end, facts)
+}
