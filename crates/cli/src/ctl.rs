@@ -4,13 +4,16 @@ use crate::terminal::answer_text;
 use anyhow::{Context, Result};
 use dumbwaiter_serve::{ExportSettings, Order, send_order};
 
-use crate::args::{Ctl, CtlOrder, OnSocket, Set};
-use crate::{Ended, input, output};
+use crate::args::{Ctl, CtlCommand, CtlOrder, OnSocket, Set};
+use crate::{Ended, input, output, top};
 
 /// Sends the order and prints the answer.
 pub(crate) fn run(args: &Ctl) -> Result<Ended> {
     let socket = args.control.as_ref().context("which server? give --control SOCKET, or set DUMBWAITER_CONTROL")?;
-    let order = order(&args.order)?;
+    let order = match &args.what {
+        CtlCommand::Top(view) => return top::run(socket, view, args.json),
+        CtlCommand::Order(typed) => order(typed)?,
+    };
     let answer = send_order(socket, &order)?;
     let ended = if answer["drained"] == false { Ended::Failed } else { Ended::Done };
     if args.json {

@@ -159,7 +159,7 @@ impl PathFacts {
     }
 
     /// May this be written? `allowed`: the user said that writing is wanted. `destroys`: the path whose loss the user
-    /// has accepted (`--i-know-this-destroys PATH`), letter for letter the path of the target.
+    /// has accepted (`--destroy PATH`), letter for letter the path of the target.
     ///
     /// Writing needs `allowed`; a device or file in use needs `destroys` as well.
     pub fn check_writes(&self, allowed: bool, destroys: Option<&Path>) -> Result<(), Error> {
@@ -168,10 +168,10 @@ impl PathFacts {
             && named.as_os_str() != self.path.as_os_str()
         {
             let named = named.display();
-            return Err(Error::Refused(format!("--i-know-this-destroys names {named}, but the target is {path}")));
+            return Err(Error::Refused(format!("--destroy names {named}, but the target is {path}")));
         }
         if !allowed {
-            return Err(Error::Refused(format!("{path} would be written: refused without --allow-writes")));
+            return Err(Error::Refused(format!("{path} would be written: refused without --destroy {path}")));
         }
         if self.read_only {
             return Err(Error::Refused(format!("{path} is read-only")));
@@ -180,7 +180,7 @@ impl PathFacts {
             return Ok(());
         }
         let uses = self.uses.join("; ");
-        let way = "writing would destroy it; only --i-know-this-destroys with this path allows that";
+        let way = format!("writing would destroy it; only --destroy {path} allows that");
         Err(Error::Refused(format!("{path} is in use ({uses}): {way}")))
     }
 }

@@ -122,12 +122,12 @@ fn polling_says_what_is_missing() {
 fn writes_need_permission_and_a_used_device_its_name() {
     let machine = Machine::new();
     let free = machine.look((8, 2));
-    assert!(free.check_writes(false, None).unwrap_err().to_string().contains("--allow-writes"));
+    assert!(free.check_writes(false, None).unwrap_err().to_string().contains("--destroy"));
     free.check_writes(true, None).unwrap();
     machine.put("proc/self/mountinfo", "30 1 8:2 / /mnt rw - ext4 /dev/sda2 rw");
     let used = machine.look((8, 2));
     let refused = used.check_writes(true, None).unwrap_err().to_string();
-    assert!(refused.contains("mounted at /mnt") && refused.contains("--i-know-this-destroys"), "{refused}");
+    assert!(refused.contains("mounted at /mnt") && refused.contains("--destroy"), "{refused}");
     let other = used.check_writes(true, Some(Path::new("/nowhere/dev2"))).unwrap_err().to_string();
     assert!(other.contains("/nowhere/dev2"), "{other}");
     // The same place spelled otherwise is not the name.
