@@ -8,6 +8,7 @@
 mod context;
 pub mod controller;
 mod errno;
+mod finished;
 mod flush;
 pub mod hint;
 mod io_tag;
@@ -28,8 +29,9 @@ mod time;
 pub use context::Context;
 pub use controller::{Adjustment, BioAnswer, ControlSetting, Controller, Effects, RequestAnswer, Scope, Stack};
 pub use errno::Errno;
+pub use finished::Finished;
 pub use io_tag::IoTag;
-pub use layer::{BlockLayer, Config, Fault, Finished, Part, Submitted, Switches};
+pub use layer::{BlockLayer, Config, Fault, Part, Submitted, Switches};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Context, Handover, Nanos};
 
+use dumbwaiter_controllers::depth_search;
+
 use crate::Error;
 use crate::histogram::LatencyHistogram;
 use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
@@ -70,12 +72,7 @@ impl Shard {
         change(&mut settings);
         settings.check()?;
         tenant.settings = settings;
-        tenant.renew_limits();
-        let weight = tenant.settings.weight;
-        if tenant.settings.reservation_iops.is_none() {
-            self.volume.apply_weight(index, weight);
-        }
-        self.volume.note_reservations();
+        self.volume.apply_limits(index);
         Ok(())
     }
 
@@ -103,7 +100,7 @@ impl Shard {
                 Err(what) => return Err(Error::Settings(what)),
             },
         };
-        self.volume.depth_search = None;
+        self.volume.disk.layer_mut().remove_controller(now, depth_search::NAME);
         self.volume.disk.layer_mut().set_device_depth(now, fixed.min(most));
         self.target_settings.device_depth = depth;
         Ok(())
@@ -144,7 +141,7 @@ impl Shard {
     }
 
     fn depth_why(&self) -> String {
-        let Some(search) = &self.volume.depth_search else {
+        let Some(search) = self.volume.depth_search() else {
             return match self.target_settings.device_depth {
                 DeviceDepth::Fixed(depth) => {
                     format!("the configuration or a command asks for {depth}; the device may hold fewer")
@@ -153,13 +150,13 @@ impl Shard {
                     .to_owned(),
             };
         };
-        match search.found() {
-            Some(found) => format!(
-                "auto: depth {} reaches {:.1} % of the throughput of depth {}, measured {:.0} s ago",
-                found.depth,
-                100.0 * found.ratio,
-                found.reference,
-                self.volume.disk.now().since(found.at).0 as f64 / 1e9
+        let found = |name: &str| search.get(name).copied();
+        match found("depth_search_depth") {
+            Some(depth) => format!(
+                "auto: depth {depth} reaches {:.1} % of the throughput of depth {}, measured {:.0} s ago",
+                found("depth_search_ratio_ppm").unwrap_or(0) as f64 / 1e4,
+                found("depth_search_reference").unwrap_or(0),
+                self.volume.disk.now().since(Nanos(found("depth_search_at_ns").unwrap_or(0))).0 as f64 / 1e9
             ),
             None => "auto: no search has ended yet; a search needs more requests under way than the depth".to_owned(),
         }
@@ -255,7 +252,7 @@ impl Shard {
                 readonly: settings.readonly,
                 ublk: settings.ublk,
                 weight: settings.weight,
-                effective_weight: tenant.effective_weight,
+                effective_weight: layer.tenants().tenant(tenant.id).map_or(settings.weight, |own| own.weight),
                 limit_iops: settings.limit_iops,
                 limit_bytes: settings.limit_bytes,
                 reservation_iops: settings.reservation_iops,
@@ -273,7 +270,7 @@ impl Shard {
                 refused: counts.refused,
                 violations: counts.violations,
                 connects: counts.connects,
-                throttled_s: counts.throttled_ns as f64 / 1e9,
+                throttled_s: self.volume.parked_ns(tenant.id) as f64 / 1e9,
                 iops: share.iops,
                 bytes_per_s: share.bytes_per_s,
                 share: share.share,

@@ -17,7 +17,6 @@ mod client;
 mod config_file;
 mod control;
 mod demo;
-mod depth_search;
 mod device_depth;
 mod error;
 mod export_text;
@@ -38,7 +37,6 @@ mod open_target;
 mod operation;
 mod question;
 mod reload;
-mod reservation;
 mod scheduler;
 mod server;
 mod settings;
@@ -56,7 +54,6 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "tls_absent.rs"]
 mod tls;
-mod token_bucket;
 mod top;
 mod ublk;
 mod unix_socket;

@@ -11,10 +11,10 @@ use dumbwaiter_text::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
-use crate::depth_search;
 use crate::memory_store::MemoryStore;
 use crate::settings::{Cache, DEVICE_DEPTH, DeviceDepth, TargetSettings, is_null};
 use crate::virtual_devices::{EmulatedDevice, NullDevice};
+use dumbwaiter_controllers::depth_search;
 
 /// Requests that a scheduler may hold: more than clients may have under way.
 const NR_REQUESTS: u32 = 1 << 16;

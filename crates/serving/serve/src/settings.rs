@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use dumbwaiter_controllers::TenantLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -109,6 +110,12 @@ impl ExportSettings {
             ublk: None,
             shared: false,
         }
+    }
+
+    /// Its limits and its reservation.
+    pub(crate) fn limits(&self) -> TenantLimits {
+        let ExportSettings { limit_iops, limit_bytes, reservation_iops, .. } = *self;
+        TenantLimits { limit_iops, limit_bytes, reservation_iops }
     }
 
     /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.

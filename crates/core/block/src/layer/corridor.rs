@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 use crate::controller::{
     Adjustment, BioAnswer, Controller, Effects, RequestAnswer, Scope, device_settings, has_setting, set_control,
 };
-use crate::layer::{BlockLayer, Fault, Finished};
+use crate::finished::Finished;
+use crate::layer::{BlockLayer, Fault};
 use crate::request::{Request, State};
 use crate::scheduler::{Event, Handover, Scheduler, Tunable, TunableError, set_tunable};
 use crate::{Context, Errno, Flags, Io, Nanos, Op, RequestId, TaskId};

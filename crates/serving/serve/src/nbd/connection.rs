@@ -550,7 +550,7 @@ impl Client for Connection {
             self.release(reply, volume);
         }
         self.drop_write(volume);
-        volume.give_up_throttled(self.tenant, self.task);
+        volume.give_up_throttled(self.task);
     }
 
     fn is_over(&self) -> bool {

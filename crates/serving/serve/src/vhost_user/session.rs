@@ -491,7 +491,7 @@ impl Client for Session {
             return;
         }
         for task in self.rings.iter().filter_map(|ring| ring.task) {
-            volume.give_up_throttled(self.tenant, task);
+            volume.give_up_throttled(task);
         }
         self.violation = violation;
         self.phase = Phase::Dropped;

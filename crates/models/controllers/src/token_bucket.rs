@@ -20,6 +20,17 @@ impl TokenBucket {
         TokenBucket { per_second: per_second.max(1), full_at: Nanos::ZERO, rest: 0 }
     }
 
+    /// Units in a second.
+    pub(crate) fn per_second(&self) -> u64 {
+        self.per_second
+    }
+
+    /// Takes back what was let through a moment ago and did not come.
+    pub(crate) fn give_back(&mut self, units: u64) {
+        let cost = u128::from(units) * 1_000_000_000 / u128::from(self.per_second);
+        self.full_at = Nanos(self.full_at.0.saturating_sub(cost as u64));
+    }
+
     /// When the next unit may pass; in the past if at once.
     pub(crate) fn opens_at(&self) -> Nanos {
         Nanos(self.full_at.0.saturating_sub(BURST.0))

@@ -4,12 +4,16 @@
 //! may move more. A trial compares a depth with the reference, in short periods in the order reference, candidate, candidate,
 //! reference, so that a load that changes slowly favours neither. A binary search over a ladder of depths needs four trials.
 
-use dumbwaiter_block::Nanos;
+use dumbwaiter_block::{
+    Adjustment, BlockLayer, Context, Controller, Effects, Event, Finished, Io, Nanos, Op, SECTOR_BYTES, Scope, Setup,
+    State, TenantId,
+};
 
-use crate::tenant::Tenant;
+/// The name by which a block layer finds the controller.
+pub const NAME: &str = "depth search";
 
 /// The deepest that is tried.
-pub(crate) const LARGEST: u32 = 128;
+pub const LARGEST: u32 = 128;
 /// The depth before the first search; the reference is never below it.
 const START: u32 = 32;
 /// Depths that are tried.
@@ -21,7 +25,7 @@ const IO_COST_BYTES: u64 = 16 << 10;
 /// Part of what a tenant has outstanding that may be in the device, percent; the rest waits, for the scheduler to choose from.
 const BACKLOG_PERCENT: u64 = 75;
 /// How often the load is looked at.
-pub(crate) const LOOK: Nanos = Nanos::from_ms(10);
+const LOOK: Nanos = Nanos::from_ms(10);
 /// A period takes at least so long and so many I/Os, but never longer than the longest.
 const SHORTEST: Nanos = Nanos::from_ms(50);
 const LONGEST: Nanos = Nanos::from_secs(1);
@@ -37,40 +41,16 @@ const HOLD: Nanos = Nanos::from_secs(60);
 
 /// What the disk has moved since the start, and what it has to do.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
-    pub(crate) ios: u64,
-    pub(crate) bytes: u64,
+struct Load {
+    ios: u64,
+    bytes: u64,
     /// I/Os submitted and not completed.
-    pub(crate) outstanding: u64,
+    outstanding: u64,
     /// The deepest device that leaves every tenant a backlog at its share.
-    pub(crate) sharable_depth: u32,
+    sharable_depth: u32,
 }
 
 impl Load {
-    /// The load of these tenants.
-    pub(crate) fn of<'a>(tenants: impl Iterator<Item = (u32, &'a Tenant)>) -> Load {
-        let mut load = Load { sharable_depth: u32::MAX, ..Load::default() };
-        let (mut weights, mut backlogs) = (0u64, Vec::new());
-        for (_, tenant) in tenants {
-            load.ios += tenant.counts.ios();
-            load.bytes += tenant.counts.bytes();
-            let backlog = u64::from(tenant.outstanding).saturating_sub(tenant.held_back() as u64);
-            // A limit, not the device, keeps such a tenant from its share.
-            if backlog > 0 && tenant.held_back() == 0 {
-                let weight = u64::from(tenant.effective_weight);
-                weights += weight;
-                backlogs.push((backlog, weight));
-            }
-            load.outstanding += backlog;
-        }
-        if backlogs.len() > 1 {
-            let sharable = |(backlog, weight): (u64, u64)| backlog * weights * BACKLOG_PERCENT / (weight * 100);
-            let depth = backlogs.into_iter().map(sharable).min().unwrap_or(u64::MAX);
-            load.sharable_depth = u32::try_from(depth).unwrap_or(u32::MAX).max(1);
-        }
-        load
-    }
-
     fn work_since(&self, before: &Load) -> u64 {
         // A tenant that went took its counts with it.
         self.bytes.saturating_sub(before.bytes) + self.ios.saturating_sub(before.ios) * IO_COST_BYTES
@@ -140,7 +120,7 @@ impl Trial {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum Phase {
     /// The next heavy load begins a search.
     Waiting {
         until: Nanos,
@@ -155,63 +135,48 @@ enum State {
 
 /// What a search found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) depth: u32,
+struct Found {
+    depth: u32,
     /// The depth that it was compared with.
-    pub(crate) reference: u32,
+    reference: u32,
     /// Part of the throughput at the reference's depth; 1 for the reference itself.
-    pub(crate) ratio: f64,
-    pub(crate) at: Nanos,
+    ratio: f64,
+    at: Nanos,
 }
 
 /// The search of one disk.
 #[derive(Clone, Debug)]
-pub(crate) struct DepthSearch {
+struct Search {
     largest: u32,
     depth: u32,
-    state: State,
+    state: Phase,
     found: Option<Found>,
     /// Ratio of the best candidate of this search.
     ratio: f64,
 }
 
-impl DepthSearch {
+impl Search {
     /// For a device that holds at most `largest` requests.
-    pub(crate) fn new(largest: u32) -> DepthSearch {
+    fn new(largest: u32) -> Search {
         let largest = largest.clamp(1, LARGEST);
-        let state = State::Waiting { until: Nanos::ZERO };
-        DepthSearch { largest, depth: START.min(largest), state, found: None, ratio: 1.0 }
+        let state = Phase::Waiting { until: Nanos::ZERO };
+        Search { largest, depth: START.min(largest), state, found: None, ratio: 1.0 }
     }
 
-    /// The depth to be used now.
-    pub(crate) fn depth(&self) -> u32 {
-        self.depth
-    }
-
-    /// The deepest that may be used.
-    pub(crate) fn largest(&self) -> u32 {
-        self.largest
-    }
-
-    /// What the last search found.
-    pub(crate) fn found(&self) -> Option<Found> {
-        self.found
-    }
-
-    /// Takes a look at the load; the depth from now on is [`DepthSearch::depth`].
-    pub(crate) fn look(&mut self, now: Nanos, load: &Load) {
+    /// Takes a look at the load; the depth from now on is `depth`.
+    fn look(&mut self, now: Nanos, load: &Load) {
         match &mut self.state {
-            State::Waiting { until } if now < *until || load.outstanding <= u64::from(self.depth) => {}
-            State::Waiting { .. } => self.begin(now, load),
-            State::Trying(_) => self.measure(now, load),
-            State::Settled { until, bytes_per_io, from } => {
+            Phase::Waiting { until } if now < *until || load.outstanding <= u64::from(self.depth) => {}
+            Phase::Waiting { .. } => self.begin(now, load),
+            Phase::Trying(_) => self.measure(now, load),
+            Phase::Settled { until, bytes_per_io, from } => {
                 let size = load.bytes_per_io_since(from);
                 let other = match (size, &bytes_per_io) {
                     (Some(size), Some(before)) => size > 2.0 * before || 2.0 * size < *before,
                     _ => false,
                 };
                 if other || now >= *until {
-                    self.state = State::Waiting { until: now };
+                    self.state = Phase::Waiting { until: now };
                 } else if size.is_some() {
                     (*bytes_per_io, *from) = (bytes_per_io.or(size), *load);
                 }
@@ -232,14 +197,14 @@ impl DepthSearch {
         if low >= high {
             self.depth = LADDER[high];
             self.found = Some(Found { depth: self.depth, reference, ratio: self.ratio, at: now });
-            self.state = State::Settled { until: now + HOLD, bytes_per_io: None, from: *load };
+            self.state = Phase::Settled { until: now + HOLD, bytes_per_io: None, from: *load };
             return;
         }
         let period = self.period(reference, now, load);
         let candidate = (low + high) / 2;
         let (ratios, light) = (Vec::with_capacity(MOST_PAIRS), 0);
         let trial = Trial { low, high, candidate, reference, periods: 0, first: 0.0, ratios, period, light };
-        self.state = State::Trying(Box::new(trial));
+        self.state = Phase::Trying(Box::new(trial));
     }
 
     /// A period at `depth` begins.
@@ -250,7 +215,7 @@ impl DepthSearch {
     }
 
     fn measure(&mut self, now: Nanos, load: &Load) {
-        let State::Trying(trial) = &mut self.state else { return };
+        let Phase::Trying(trial) = &mut self.state else { return };
         let period = &mut trial.period;
         let Some((since, from)) = period.from else {
             if load.ios >= period.settled_ios || now.since(period.begun) >= LONGEST {
@@ -297,12 +262,143 @@ impl DepthSearch {
     fn again(&mut self, depth: u32, give_up: bool, now: Nanos, load: &Load) {
         if give_up {
             self.depth = self.found.map_or(START.min(self.largest), |found| found.depth);
-            self.state = State::Waiting { until: now + PAUSE };
+            self.state = Phase::Waiting { until: now + PAUSE };
             return;
         }
         let next = self.period(depth, now, load);
-        if let State::Trying(trial) = &mut self.state {
+        if let Phase::Trying(trial) = &mut self.state {
             trial.period = next;
+        }
+    }
+}
+
+/// What a tenant has under way, and what all have moved.
+#[derive(Clone, Debug, Default)]
+struct Moved {
+    ios: u64,
+    bytes: u64,
+    /// I/Os submitted and not finished, by tenant.
+    outstanding: Vec<u32>,
+    all_outstanding: u64,
+}
+
+impl Moved {
+    fn outstanding(&mut self, tenant: TenantId) -> &mut u32 {
+        let index = tenant.0 as usize;
+        if index >= self.outstanding.len() {
+            self.outstanding.resize(index + 1, 0);
+        }
+        &mut self.outstanding[index]
+    }
+
+    /// The load now; what a limit parks is none.
+    fn load(&self, ctx: &Context<'_>) -> Load {
+        let mut parked = vec![0u32; self.outstanding.len()];
+        for (_, request) in ctx.requests.iter().filter(|(_, request)| request.state == State::Parked) {
+            if let Some(own) = parked.get_mut(request.io.tenant.0 as usize) {
+                *own += 1;
+            }
+        }
+        let mut load = Load { ios: self.ios, bytes: self.bytes, outstanding: 0, sharable_depth: u32::MAX };
+        let (mut weights, mut backlogs) = (0u64, Vec::new());
+        for (index, (outstanding, parked)) in self.outstanding.iter().zip(&parked).enumerate() {
+            let backlog = u64::from(outstanding.saturating_sub(*parked));
+            load.outstanding += backlog;
+            // A limit, not the device, keeps such a tenant from its share.
+            if backlog > 0 && *parked == 0 {
+                let weight = ctx.tenants.tenant(TenantId(index as u32)).map_or(1, |tenant| u64::from(tenant.weight));
+                weights += weight;
+                backlogs.push((backlog, weight));
+            }
+        }
+        if backlogs.len() > 1 {
+            let sharable = |(backlog, weight): (u64, u64)| backlog * weights * BACKLOG_PERCENT / (weight * 100);
+            let depth = backlogs.into_iter().map(sharable).min().unwrap_or(u64::MAX);
+            load.sharable_depth = u32::try_from(depth).unwrap_or(u32::MAX).max(1);
+        }
+        load
+    }
+}
+
+/// Searches the device depth while the load runs.
+#[derive(Clone, Debug)]
+pub struct DepthSearch {
+    search: Search,
+    moved: Moved,
+    next_look: Nanos,
+}
+
+/// Searches the depth of a layer's device, at most `largest`, from now on.
+pub fn search_depth(layer: &mut BlockLayer, now: Nanos, largest: u32) {
+    layer.remove_controller(now, NAME);
+    let search = DepthSearch::new(largest);
+    layer.set_device_depth(now, search.search.depth);
+    layer.add_controller(now, Box::new(search));
+}
+
+impl DepthSearch {
+    /// For a device that holds at most `largest` requests and begins with the smaller of that and 32.
+    pub fn new(largest: u32) -> DepthSearch {
+        DepthSearch { search: Search::new(largest), moved: Moved::default(), next_look: Nanos::ZERO }
+    }
+}
+
+impl Controller for DepthSearch {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn attached(&mut self, _setup: &Setup, under_way: &mut dyn Iterator<Item = u32>, _ctx: &Context<'_>) {
+        self.moved.outstanding = under_way.collect();
+        self.moved.all_outstanding = self.moved.outstanding.iter().map(|ios| u64::from(*ios)).sum();
+    }
+
+    fn admitted(&mut self, io: &Io, _ctx: &Context<'_>) {
+        *self.moved.outstanding(io.tenant) += 1;
+        self.moved.all_outstanding += 1;
+    }
+
+    fn finished(&mut self, done: &Finished, _ctx: &Context<'_>, _out: &mut Effects) {
+        let outstanding = self.moved.outstanding(done.io.tenant);
+        *outstanding = outstanding.saturating_sub(1);
+        self.moved.all_outstanding = self.moved.all_outstanding.saturating_sub(1);
+        if done.result.is_ok() && matches!(done.io.op, Op::Read | Op::Write) {
+            self.moved.ios += 1;
+            self.moved.bytes += u64::from(done.io.sectors) * SECTOR_BYTES;
+        }
+    }
+
+    fn event(&mut self, event: Event, _ctx: &Context<'_>, _out: &mut Effects) {
+        if let Event::TenantRetired(tenant) = event {
+            *self.moved.outstanding(tenant) = 0;
+        }
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        (self.moved.all_outstanding > 0).then_some(self.next_look)
+    }
+
+    fn tick(&mut self, ctx: &Context<'_>, out: &mut Effects) {
+        self.next_look = ctx.now + LOOK;
+        let before = self.search.depth;
+        self.search.look(ctx.now, &self.moved.load(ctx));
+        if self.search.depth != before {
+            out.adjust(Adjustment::DeviceDepth(self.search.depth));
+        }
+    }
+
+    /// The largest depth that is tried; and once a search has ended, the depth that it found, the one that it was compared with, the ratio of
+    /// their throughputs in millionths, and when.
+    fn counters(&self, scope: Scope, count: &mut dyn FnMut(&'static str, u64)) {
+        if scope != Scope::Device {
+            return;
+        }
+        count("depth_search_largest", self.search.largest.into());
+        if let Some(found) = self.search.found {
+            count("depth_search_depth", found.depth.into());
+            count("depth_search_reference", found.reference.into());
+            count("depth_search_ratio_ppm", (found.ratio * 1e6).round() as u64);
+            count("depth_search_at_ns", found.at.0);
         }
     }
 }
@@ -315,7 +411,7 @@ mod tests {
 
     /// A device that moves `rate(depth)` I/Os a second under a load of `outstanding`; the depth after `seconds`.
     fn after(
-        search: &mut DepthSearch,
+        search: &mut Search,
         seconds: u64,
         outstanding: u64,
         sharable: u32,
@@ -324,12 +420,12 @@ mod tests {
         let (mut moved, mut now) = (0.0, Nanos::ZERO);
         for step in 0..seconds * 100 {
             now += LOOK;
-            moved += rate(search.depth(), step) / 100.0;
+            moved += rate(search.depth, step) / 100.0;
             let ios = moved as u64;
             let load = Load { ios, bytes: ios * 4096, outstanding, sharable_depth: sharable };
             search.look(now, &load);
         }
-        search.depth()
+        search.depth
     }
 
     /// More requests at a time help up to `full`.
@@ -340,37 +436,37 @@ mod tests {
     #[test]
     fn the_smallest_depth_that_moves_enough_is_found() {
         for (full, expected) in [(1, 1), (4, 4), (8, 8), (20, 24), (32, 32), (64, 64), (100, 128)] {
-            let depth = after(&mut DepthSearch::new(128), 30, 256, u32::MAX, saturating(full, 40_000.0));
+            let depth = after(&mut Search::new(128), 30, 256, u32::MAX, saturating(full, 40_000.0));
             assert_eq!(depth, expected, "full at {full}");
         }
     }
 
     #[test]
     fn no_depth_is_tried_that_takes_a_tenant_its_backlog() {
-        let mut search = DepthSearch::new(128);
+        let mut search = Search::new(128);
         assert_eq!(after(&mut search, 30, 256, 50, saturating(100, 40_000.0)), 48);
-        assert_eq!(search.found().map(|found| found.reference), Some(48));
+        assert_eq!(search.found.map(|found| found.reference), Some(48));
     }
 
     #[test]
     fn a_light_load_changes_nothing() {
-        let mut search = DepthSearch::new(128);
+        let mut search = Search::new(128);
         assert_eq!(after(&mut search, 20, 4, u32::MAX, saturating(1, 10_000.0)), 32);
-        assert_eq!(search.found(), None);
+        assert_eq!(search.found, None);
     }
 
     #[test]
     fn other_sizes_begin_a_new_search_at_once() {
-        let mut search = DepthSearch::new(128);
+        let mut search = Search::new(128);
         assert_eq!(after(&mut search, 20, 256, u32::MAX, saturating(4, 40_000.0)), 4);
         let (mut ios, mut bytes, mut now) = (10_000_000u64, 10_000_000u64 * 4096, Nanos::from_secs(30));
         for _ in 0..1500 {
             now += LOOK;
-            ios += u64::from(search.depth().min(64));
-            bytes += u64::from(search.depth().min(64)) << 20;
+            ios += u64::from(search.depth.min(64));
+            bytes += u64::from(search.depth.min(64)) << 20;
             search.look(now, &Load { ios, bytes, outstanding: 256, sharable_depth: u32::MAX });
         }
-        assert_eq!(search.depth(), 64);
+        assert_eq!(search.depth, 64);
     }
 
     proptest! {
@@ -384,10 +480,10 @@ mod tests {
                 0.95 + 0.1 * ((z >> 40) as f64 / (1u64 << 24) as f64)
             };
             let curve = saturating(full, most);
-            let mut search = DepthSearch::new(128);
+            let mut search = Search::new(128);
             after(&mut search, 150, 512, u32::MAX, |depth, step| curve(depth, step) * noise(step));
             // The depth of this moment may be one that the next search tries.
-            let depth = search.found().map(|found| found.depth);
+            let depth = search.found.map(|found| found.depth);
             let got = depth.map_or(0.0, |depth| curve(depth, 0)) / most;
             prop_assert!(got >= 0.95, "{got} of the throughput at {depth:?}, full at {full}");
         }
