@@ -5,14 +5,17 @@ use std::ffi::OsString;
 use anyhow::{Context, Result};
 use dumbwaiter_serve::send_order;
 
-use crate::args::Ctl;
+use crate::args::{Ctl, CtlCommand};
 use crate::terminal::answer_text;
-use crate::{Ended, output};
+use crate::{Ended, output, top};
 
 /// Sends the order and prints the answer.
 pub(crate) fn run(args: &Ctl) -> Result<Ended> {
     let socket = args.control.as_ref().context("which server? give --control SOCKET, or set DUMBWAITER_CONTROL")?;
-    let order = args.order.clone().from_words();
+    let order = match &args.what {
+        CtlCommand::Top(view) => return top::run(socket, view, args.json),
+        CtlCommand::Order(order) => order.clone().from_words(),
+    };
     let answer = send_order(socket, &order)?;
     let ended = if answer["drained"] == false { Ended::Failed } else { Ended::Done };
     if args.json {

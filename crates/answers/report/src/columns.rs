@@ -188,11 +188,6 @@ impl Values {
             Values::Real(v) => v.len(),
         }
     }
-
-    /// Has it no rows?
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// Writes `runs.parquet`, `tenants.parquet`, `series.parquet`, `latency_cdf.parquet` and `provenance.parquet` into `dir`, which is created if

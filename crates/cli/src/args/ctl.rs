@@ -1,4 +1,4 @@
-//! Arguments of `ctl` and `top`. The orders of `ctl` are the server's own.
+//! Arguments of `ctl`. The orders are the server's own.
 
 use std::path::PathBuf;
 
@@ -23,30 +23,43 @@ pub(crate) struct Ctl {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
-    pub(crate) order: Order,
+    pub(crate) what: CtlCommand,
 }
 
-/// Options of `top`.
+/// An order, or a view.
+#[derive(clap::Subcommand)]
+pub(crate) enum CtlCommand {
+    #[command(flatten)]
+    Order(Order),
+    /// Watch the share, rates and latencies of each export
+    Top(TopView),
+}
+
+/// How the server is watched.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  dumbwaiter top --control /run/disks/control
-  dumbwaiter top --control /run/disks/control --once
-  dumbwaiter top --control /run/disks/control --once --json
+  dumbwaiter ctl --control /run/disks/control top
+  dumbwaiter ctl --control /run/disks/control top --once --json
 
 A bar is a tenant's share of the bytes of the last 5 s, its mark the share that its weight asks for.
-q or Ctrl-C ends the view.")]
-pub(crate) struct Top {
-    /// The server's control socket
-    #[arg(long, value_name = "SOCKET", env = "DUMBWAITER_CONTROL")]
-    pub(crate) control: Option<PathBuf>,
+With --json, views are printed as one object a line. q or Ctrl-C ends the view.")]
+pub(crate) struct TopView {
     /// Print one view and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// Print views as JSON, one object a line
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Seconds between two views
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) interval: u64,
+}
+
+/// `top` before it was one of `ctl`.
+#[derive(clap::Args)]
+pub(crate) struct Top {
+    #[arg(long, value_name = "SOCKET", env = "DUMBWAITER_CONTROL")]
+    pub(crate) control: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) view: TopView,
 }

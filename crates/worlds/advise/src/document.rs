@@ -111,7 +111,7 @@ impl Document {
         if let Some(suite) = &mut self.suite {
             suite.judge(&rankings);
         }
-        self.recommendation = rankings.iter().map(|r| r.recommendation.clone()).collect();
+        self.recommendation = rankings.iter().map(Recommendation::of).collect();
         self.verdict = rankings.iter().map(|r| (r.place(), r.verdict.clone())).collect();
         self.ranking = rankings.into_iter().flat_map(|r| r.rows).collect();
     }

@@ -6,7 +6,6 @@ use crate::figures::{estimates, figures};
 use crate::focus::Focus;
 use crate::goal::Goal;
 use crate::metric::Metric;
-use crate::recommend::Recommendation;
 use crate::row::{Axes, RankingRow};
 use crate::verdict::Verdict;
 use dumbwaiter_measure::{Difference, RunResult};
@@ -27,8 +26,6 @@ pub struct Ranking {
     pub focus: Focus,
     /// The schedulers, the recommended one first.
     pub rows: Vec<RankingRow>,
-    /// The recommended scheduler, its reason and its caveats.
-    pub recommendation: Recommendation,
     /// What to do, and how sure that is.
     pub verdict: Verdict,
 }
@@ -102,21 +99,8 @@ fn rank_group(runs: &[&RunResult], goal: Goal, replication: Replication, conditi
     let metric = decision.metric;
     let leader = &rows[decision.leader];
     let (device, variant) = (leader.device.clone(), leader.variant.clone());
-    let recommendation = Recommendation {
-        device: device.clone(),
-        variant: variant.clone(),
-        goal,
-        scheduler: leader.scheduler.clone(),
-        completion: leader.completion.clone(),
-        via: leader.via.clone(),
-        metric: metric.key().to_owned(),
-        focus: focus.name(),
-        sentence: verdict.sentence(),
-        reason: verdict.because.clone(),
-        caveats: verdict.caveats.clone(),
-    };
     let rows = sorted(&rows, &decision);
-    Ranking { device, variant, goal, metric, focus, rows, recommendation, verdict }
+    Ranking { device, variant, goal, metric, focus, rows, verdict }
 }
 
 /// How a row compares with the leader by what decided.

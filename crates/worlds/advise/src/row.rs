@@ -89,11 +89,6 @@ impl RankingRow {
     pub fn is_lower_bound(&self, metric: Metric) -> bool {
         self.metrics.get(metric.key()).is_some_and(|estimate| estimate.at_least && estimate.mean.is_some())
     }
-
-    /// Independent replicates in which the metric is known.
-    pub fn known(&self, metric: Metric) -> usize {
-        self.metrics.get(metric.key()).map_or(0, |estimate| estimate.n)
-    }
 }
 
 /// The axes of an experiment, beside the scheduler, on which its runs differ.

@@ -67,16 +67,6 @@ impl Prepared {
         Ok(Prepared { load: dumbwaiter_scenario::load::Prepared::new(scenario)? })
     }
 
-    /// Notes on the traces, for the report.
-    pub fn notes(&self) -> &[String] {
-        &self.load.notes
-    }
-
-    /// Virtual length of one run, if it is known before the run.
-    pub fn expected(&self) -> Option<Nanos> {
-        self.load.expected()
-    }
-
     /// Simulates one cell with the first of the scenario's completion methods.
     pub fn run(
         &self,

@@ -99,17 +99,18 @@ fn top_shows_a_running_server_once_as_text_and_as_json() {
     let client = agreed(&config.socket());
     (&client).write_all(&read_request(1, 4096)).unwrap();
     (&client).read_exact(&mut [0; 16 + 4096]).unwrap();
-    let shown = ok(&["top", "--control", &config.control, "--once"]);
+    let shown = ok(&["ctl", "top", "--control", &config.control, "--once"]);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     assert!(shown.contains("1 clients") && shown.contains("headway, 0 of 32 in the device"), "{shown}");
-    let view: Value = serde_json::from_str(&ok(&["top", "--control", &config.control, "--once", "--json"])).unwrap();
+    let view: Value =
+        serde_json::from_str(&ok(&["ctl", "top", "--control", &config.control, "--once", "--json"])).unwrap();
     let tenant = &view["disks"][0]["tenants"][0];
     assert_eq!((&view["schema"], &tenant["activity"]), (&1.into(), &"idle".into()));
     for key in ["name", "weight", "share", "due", "iops", "mb_per_s", "p50_ms", "p99_ms", "oldest_ms", "clients"] {
         assert!(tenant.get(key).is_some(), "{key}");
     }
     // Without a terminal it prints one view after another until it is ended.
-    let mut shows = Server::spawn(command().args(["top", "--control", &config.control, "--json"]));
+    let mut shows = Server::spawn(command().args(["ctl", "top", "--control", &config.control, "--json"]));
     for _ in 0..2 {
         let mut line = String::new();
         shows.output.read_line(&mut line).unwrap();
@@ -117,5 +118,5 @@ fn top_shows_a_running_server_once_as_text_and_as_json() {
     }
     shows.signal("TERM");
     assert_eq!(shows.ended().0, Some(0));
-    refused(&["top", "--once", "--control", "/no/such/socket"], &["no server answers on this socket"]);
+    refused(&["ctl", "top", "--once", "--control", "/no/such/socket"], &["no server answers on this socket"]);
 }

@@ -397,11 +397,6 @@ impl DriverQueue {
         GUEST_BASE + self.offset + offset
     }
 
-    /// The guest's address of a descriptor.
-    pub fn descriptor_address(&self, index: u16) -> u64 {
-        self.guest(16 * u64::from(index))
-    }
-
     /// The guest's address of a request's header; its status byte lies 16 bytes on.
     pub fn header_address(&self, slot: u16) -> u64 {
         self.guest(self.options.headers_offset() + 64 * u64::from(slot))

@@ -126,11 +126,6 @@ impl Memory {
         self.regions.iter().any(|one| one.mapping.is_truncated())
     }
 
-    /// Is there none?
-    pub fn is_empty(&self) -> bool {
-        self.regions.is_empty()
-    }
-
     /// The place of a guest's address, and how many of `len` bytes follow it in the same region, 1 at least.
     #[inline]
     pub fn locate(&self, guest: u64, len: u64) -> Option<(GuestPlace, u64)> {

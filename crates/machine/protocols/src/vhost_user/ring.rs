@@ -7,8 +7,6 @@ use crate::vhost_user::memory::{GuestPlace, Memory};
 
 /// The driver wants no signals.
 const NO_INTERRUPT: u16 = 1;
-/// The device wants no kicks.
-const NO_NOTIFY: u16 = 1;
 
 /// Where the parts of a ring lie, as addresses of the front end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,11 +157,6 @@ impl Ring {
         self.size
     }
 
-    /// Heads that the device has.
-    pub fn in_flight(&self) -> u16 {
-        self.in_flight
-    }
-
     /// The index at which the next one to serve it begins.
     pub fn base(&self) -> u16 {
         self.next_available
@@ -247,13 +240,6 @@ impl Ring {
         // The wish must be seen before the index is read.
         fence(Ordering::SeqCst);
         self.offered(memory) > 0
-    }
-
-    /// Asks the driver for no kicks, as far as the negotiated features allow.
-    pub fn disarm(&self, memory: &Memory) {
-        if !self.event_index {
-            memory.store16(self.places.used, NO_NOTIFY);
-        }
     }
 
     /// How many chains the driver offers; any number from a driver that breaks the rules.

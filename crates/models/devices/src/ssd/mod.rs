@@ -18,7 +18,6 @@ mod ftl;
 mod kind;
 mod params;
 mod precondition;
-mod saved;
 mod streams;
 
 use dumbwaiter_block::{Nanos, Op};
@@ -26,7 +25,6 @@ use dumbwaiter_block::{Nanos, Op};
 use self::flash::Flash;
 use self::ftl::UNIT;
 pub use self::params::{KEYS, Params};
-pub use self::saved::{load_state, save_state};
 use self::streams::Streams;
 use crate::held::Held;
 use crate::kind::DeviceParams;

@@ -68,5 +68,4 @@ fn overrides_keep_the_targets_of_their_device() {
     let expectations = |name| validate::expectations(name).len();
     assert_eq!(expectations("hdd:st1000dm003?lookahead=false"), expectations("hdd:st1000dm003"));
     assert!(expectations("no-such-device") == 0);
-    assert_eq!(validate::needs_host("ull:optane-900p?jitter=0").len(), 5);
 }

@@ -123,7 +123,6 @@ fn facts(plan: &Plan, bytes: u64) -> Facts {
         max_request_bytes: 32 << 10,
         depth: Some(8),
         kernel_scheduler: String::new(),
-        model: "simulated".to_owned(),
         direct: true,
     }
 }
