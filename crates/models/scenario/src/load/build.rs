@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use crate::{Scenario, Task, Work};
-use dumbwaiter_block::{BlockLayer, Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
-use dumbwaiter_controllers::{TenantLimits, set_deadline, set_tenant_limits};
+use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
+use dumbwaiter_controllers::TenantLimits;
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_traces::Survey;
 use dumbwaiter_workloads::Workload;
@@ -48,20 +48,6 @@ pub struct Load {
     pub changes: Vec<(Nanos, Change)>,
     /// The replays, which report skipped records at the end of the run.
     pub replays: Replays,
-}
-
-/// Gives a block layer the controllers of a load at its start: limits and reservations of tenants, deadlines of threads.
-pub fn set_controllers<'a>(
-    layer: &mut BlockLayer,
-    limits: &[(TenantId, TenantLimits)],
-    threads: impl Iterator<Item = &'a Thread>,
-) {
-    for (tenant, limits) in limits {
-        set_tenant_limits(layer, Nanos::ZERO, *tenant, limits);
-    }
-    for thread in threads {
-        set_deadline(layer, Nanos::ZERO, thread.task, thread.deadline);
-    }
 }
 
 /// Builds the load of one run; `surveys` are those of the scenario's traces, by [`trace::survey_key`].

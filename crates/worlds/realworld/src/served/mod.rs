@@ -4,7 +4,6 @@
 
 mod client_load;
 mod export_name;
-mod threads;
 
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
