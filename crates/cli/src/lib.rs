@@ -57,13 +57,13 @@ pub(crate) enum Ended {
 /// Runs the command with `args`, the first of which is its own name. Returns the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let mut known = args::command();
-    let parsed = known
-        .try_get_matches_from_mut(ctl::join_set(args.into_iter().collect()))
-        .and_then(|found| Args::from_arg_matches(&found));
+    let parsed = match known.try_get_matches_from_mut(ctl::join_set(args.into_iter().collect())) {
+        Ok(found) => Args::from_arg_matches(&found).map_err(|error| error.format(&mut known)),
+        Err(error) => Err(error),
+    };
     let args = match parsed {
         Ok(args) => args,
         Err(help) => {
-            let help = help.format(&mut known);
             let _ = help.print();
             return help.exit_code().clamp(0, 255) as u8;
         }
