@@ -18,6 +18,7 @@ mod ledger;
 pub mod merge;
 mod op;
 mod plug;
+mod poll_stats;
 mod request;
 mod request_tags;
 pub mod scheduler;
@@ -37,6 +38,7 @@ pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
 pub use plug::Plug;
+pub use poll_stats::PollStats;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
 pub use request_tags::RequestTags;
 pub use scheduler::{

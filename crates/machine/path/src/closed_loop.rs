@@ -1,4 +1,5 @@
-//! A closed loop of single I/Os on a target, each timed: no block layer and no scheduler of ours. It measures the device itself.
+//! A closed loop of single I/Os on a target, each timed: no block layer and no scheduler of ours. It measures the device itself, and shows
+//! the limit that a [`Disk`](crate::Disk) can reach.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use io_uring::{opcode, squeue, types};
 
 use crate::arena::Arena;
 use crate::clock::Clock;
+use crate::options::{Batching, batch};
 use crate::ring::{Ring, RingMode, why_no_ring};
 use crate::{Error, Target};
 
@@ -45,6 +47,8 @@ pub struct Limits {
     pub ios: u64,
     /// I/Os that are submitted whatever time they take.
     pub least_ios: u64,
+    /// Completions are taken together as by a disk; `None`: each as it arrives.
+    pub batching: Option<Batching>,
 }
 
 /// A completed I/O; times count from the start of the loop.
@@ -69,15 +73,15 @@ pub struct Ended {
     pub stopped: bool,
 }
 
-/// Keeps `limits.depth` I/Os in flight; `next` gives each, and `each` gets every completed one, in order of completion. Each
-/// completion is taken as it arrives: nothing is batched. The loop ends early when an I/O fails or `stop` becomes true.
+/// Keeps `limits.depth` I/Os in flight; `next` gives each, and `each` gets every completed one, in order of completion. The
+/// loop ends early when an I/O fails or `stop` becomes true; without `stop` nothing interrupts a wait.
 ///
 /// # Errors
 /// There is no ring, a call on it fails, or the device completes nothing for 30 s.
 pub fn closed_loop(
     target: &Target,
     limits: Limits,
-    stop: &AtomicBool,
+    stop: Option<&AtomicBool>,
     next: impl FnMut() -> Access,
     each: impl FnMut(Timed),
 ) -> Result<Ended, Error> {
@@ -113,12 +117,14 @@ struct Loop<N, E> {
 }
 
 impl<N: FnMut() -> Access, E: FnMut(Timed)> Loop<N, E> {
-    fn submit(&mut self, clock: &Clock) -> io::Result<()> {
+    /// Queues the next I/O, at `time` or, if it is the first of its batch, now.
+    fn submit(&mut self, clock: &Clock, time: &mut Option<Nanos>) -> io::Result<()> {
         let access = (self.next)();
+        let time = *time.get_or_insert_with(|| clock.now());
         let bytes = access.sectors as usize * SECTOR_BYTES as usize;
         let slot = self.arena.take(bytes).ok_or_else(|| io::Error::other("no buffer is free"))?;
         let entry = self.entry(access, slot);
-        self.slots[slot as usize] = Some((access, clock.now()));
+        self.slots[slot as usize] = Some((access, time));
         // SAFETY: the arena lives until every I/O was reaped, or is leaked; each slot has one I/O at a time.
         unsafe { self.ring.push(&entry) }
     }
@@ -142,7 +148,7 @@ impl<N: FnMut() -> Access, E: FnMut(Timed)> Loop<N, E> {
         &mut self,
         limits: Limits,
         depth: u32,
-        stop: &AtomicBool,
+        stop: Option<&AtomicBool>,
     ) -> io::Result<(Option<(Access, io::Error)>, bool)> {
         let clock = Clock::start();
         let (mut submitted, mut in_flight, mut last) = (0u64, 0u32, Nanos::ZERO);
@@ -151,23 +157,28 @@ impl<N: FnMut() -> Access, E: FnMut(Timed)> Loop<N, E> {
         let mut stopped = None;
         loop {
             let now = clock.now();
-            if stopped.is_none() && stop.load(Ordering::Relaxed) {
+            if stopped.is_none() && stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 stopped = Some(now);
             }
+            let mut time = None;
             while failure.is_none()
                 && stopped.is_none()
                 && in_flight < depth
                 && submitted < limits.ios
                 && (submitted < limits.least_ios.max(1) || now < limits.time)
             {
-                self.submit(&clock)?;
+                self.submit(&clock, &mut time)?;
                 submitted += 1;
                 in_flight += 1;
             }
             if in_flight == 0 || stopped.is_some_and(|at| now.since(at) > STOP_LIMIT) {
                 return Ok((failure, stopped.is_some()));
             }
-            match self.ring.enter(1, Some(STOP_POLL_INTERVAL), 0) {
+            let (want, min_wait_us) = limits.batching.map_or((1, 0), |batching| {
+                let rounds = (submitted - u64::from(in_flight)) / u64::from(depth);
+                batch(&self.ring, in_flight, Nanos(now.0 / rounds.max(1)), batching)
+            });
+            match self.ring.enter(want, stop.map(|_| STOP_POLL_INTERVAL), min_wait_us) {
                 Err(e) if e.raw_os_error() == Some(libc::ETIME) => {}
                 other => other?,
             }

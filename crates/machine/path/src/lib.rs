@@ -37,7 +37,6 @@
 //! ```
 
 mod arena;
-pub mod bare;
 mod buffer;
 mod clock;
 pub mod closed_loop;

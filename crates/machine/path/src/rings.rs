@@ -16,6 +16,8 @@ pub(crate) struct Rings {
     side: Option<Ring>,
     in_main: u32,
     in_side: u32,
+    /// The kernel passes messages from the ring that takes watches to other rings.
+    passes_messages: bool,
 }
 
 impl Rings {
@@ -23,7 +25,8 @@ impl Rings {
     pub(crate) fn new<E>(mode: RingMode, make: impl Fn(RingMode) -> Result<Ring, E>) -> Result<Rings, E> {
         let main = make(mode)?;
         let side = if main.polled() { Some(make(RingMode::Interrupt)?) } else { None };
-        Ok(Rings { main, side, in_main: 0, in_side: 0 })
+        let passes_messages = side.as_ref().unwrap_or(&main).passes_messages();
+        Ok(Rings { main, side, in_main: 0, in_side: 0, passes_messages })
     }
 
     /// Registers the file with all rings, as number 0.
@@ -69,7 +72,7 @@ impl Rings {
 
     /// Does the kernel pass messages from the ring that takes watches to other rings?
     pub(crate) fn passes_messages(&self) -> bool {
-        self.side.as_ref().unwrap_or(&self.main).passes_messages()
+        self.passes_messages
     }
 
     /// The ring that takes watches, for a wait with nothing in the main ring.

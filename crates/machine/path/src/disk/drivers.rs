@@ -9,7 +9,7 @@ use std::sync::Arc;
 use io_uring::{opcode, types};
 
 use super::Disk;
-use super::commands::{DriverCommand, Pending};
+use super::listeners::{DriverCommand, Pending};
 use crate::Error;
 use crate::user_data::UserData;
 
@@ -26,13 +26,13 @@ impl Disk {
         memory: Arc<dyn Any + Send + Sync>,
         tag: u64,
     ) -> Result<(), Error> {
-        let index = self.commands.put(Pending { tag, _device: device.clone(), _memory: memory });
+        let index = self.listeners.commands.put(Pending { tag, _device: device.clone(), _memory: memory });
         let entry = opcode::UringCmd16::new(types::Fd(device.as_raw_fd()), command.code).cmd(command.argument).build();
         let entry = entry.user_data(UserData::Command(index).encode());
-        // SAFETY: what the command names is kept in `self.commands` until the answer, and leaked if there is none.
+        // SAFETY: what the command names is kept in `self.listeners.commands` until the answer, and leaked if there is none.
         let pushed = unsafe { self.rings.push_beside(&entry) };
         if pushed.is_err() {
-            self.commands.take(index);
+            self.listeners.commands.take(index);
         }
         pushed.map_err(|source| Error::Ring { what: "a driver takes no command", source })
     }

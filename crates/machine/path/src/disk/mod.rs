@@ -7,22 +7,29 @@
 //! ```
 //!
 //! The clock is read once a turn: what a turn finds was completed then, and what is submitted before the next has that time.
+//!
+//! Structs own what they guard, each in a file of its own: [`Admission`], [`Slots`] (I/Os), [`Held`] (requests in the device), [`Scratch`],
+//! [`PageCache`], [`VirtualTarget`], [`Waiter`] and [`Listeners`]. Over them stand `send`, `receive`, `wait` and `in_virtual`, and on top `turn`.
 
-mod commands;
+mod admission;
 mod drivers;
 mod event;
 mod in_device;
 mod in_virtual;
+mod listeners;
 mod page_cache;
 mod readiness;
 mod receive;
-mod receives;
+mod scratch;
 mod send;
 mod signal;
 mod slots;
 mod sockets;
-mod to_sleep;
+mod turn;
+mod underway;
+mod virtual_target;
 mod wait;
+mod waiter;
 mod waker;
 mod watch;
 mod watches;
@@ -35,32 +42,30 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dumbwaiter_block::{BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Stack, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Finished, Flags, Io, Nanos, Plug, SECTOR_BYTES, Stack, Tenants};
 
-use crate::arena::Arena;
-use crate::buffer::{Data, MAX_IOVECS};
+use crate::buffer::Data;
 use crate::clock::Clock;
 use crate::completion::CompletionSupport;
-use crate::hybrid::Sleeper;
 use crate::observer::Observer;
 use crate::options::Batching;
 use crate::ring::{Ring, why_no_ring};
 use crate::rings::Rings;
-use crate::spinner::Spinner;
 use crate::virtual_device::VirtualDevice;
 use crate::{Error, Target};
 
-use self::commands::Commands;
-pub use self::commands::DriverCommand;
+use self::admission::Admission;
 pub use self::event::{Event, Outcome, RequestFailure};
-use self::in_device::InDevice;
-use self::page_cache::{InPlaceWrites, PageCacheMode, WriterThread};
+use self::in_device::Held;
+pub use self::listeners::DriverCommand;
+use self::listeners::Listeners;
+use self::page_cache::PageCache;
 pub use self::readiness::{Interest, Readiness, WatchId};
-use self::receives::Receives;
+use self::scratch::Scratch;
 use self::slots::Slots;
-use self::to_sleep::ToSleep;
+use self::virtual_target::VirtualTarget;
+use self::waiter::Waiter;
 pub use self::waker::Waker;
-use self::watches::Watches;
 
 /// How a disk serves.
 pub struct DiskOptions {
@@ -118,52 +123,27 @@ impl Default for DiskOptions {
 /// Dropping it waits for everything that is in the device, and hands nothing back; what waits in the scheduler is discarded.
 pub struct Disk {
     target: Arc<Target>,
-    /// Size of the target.
-    sectors: u64,
-    /// Sectors of a logical block, a power of two, less one.
-    block_mask: u64,
+    admission: Admission,
     layer: BlockLayer,
-    rings: Rings,
-    completion: CompletionSupport,
-    batching: Batching,
-    /// Scratch buffers.
-    arena: Option<Arena>,
-    /// The kernel knows the scratch buffers.
-    registered: bool,
-    observer: Option<Box<dyn Observer>>,
-    slots: Slots,
     plug: Plug,
-    /// Of requests in the device, by their id.
-    held: Vec<InDevice>,
-    /// Memory of requests in the device whose data is the caller's, by their id.
-    iovecs: Vec<Vec<libc::iovec>>,
-    watches: Watches,
-    receives: Receives,
-    commands: Commands,
-    device: Option<Box<dyn VirtualDevice>>,
-    virtual_done: Vec<(u32, Result<(), Errno>)>,
-    page_cache: PageCacheMode,
-    writer: Option<WriterThread>,
-    in_place_writes: InPlaceWrites,
-    /// How far the virtual device has come.
-    virtual_now: Nanos,
+    rings: Rings,
     clock: Clock,
     now: Nanos,
-    done: Vec<(u32, i32)>,
+    /// The I/Os.
+    slots: Slots,
+    /// Requests in the device.
+    held: Held,
+    /// The device, if it is a virtual one.
+    device: Option<VirtualTarget>,
+    scratch: Scratch,
+    page_cache: PageCache,
+    waiter: Waiter,
+    listeners: Listeners,
+    observer: Option<Box<dyn Observer>>,
     finished: Vec<Finished>,
-    /// Mean service time, ns.
-    service: u64,
-    sleeper: Option<Sleeper>,
     submit_batch: u32,
-    /// For a device that a thread of this machine serves.
-    spinner: Option<Spinner>,
-    to_sleep: ToSleep,
-    /// The kernel passes messages between rings.
-    signals: bool,
     /// Nothing happened since all that may go was sent.
     all_sent: bool,
-    issues: u64,
-    waits: u64,
     notes: Vec<String>,
     /// The ring accepts calls of the thread that made it only.
     not_send: PhantomData<*const ()>,
@@ -190,73 +170,49 @@ impl Disk {
             )));
         }
         let entries = (depth + 8).next_power_of_two();
-        let rings = Rings::new(options.completion.ring, |mode| {
+        let mut rings = Rings::new(options.completion.ring, |mode| {
             Ring::new(entries, mode, options.sqpoll).map_err(|e| no_ring(&e, options.sqpoll))
         })?;
         let registering = |source| Error::Ring { what: "the file cannot be registered with the ring", source };
         rings.register_file(target.file().as_raw_fd()).map_err(registering)?;
         let mut notes = Vec::new();
-        let (arena, registered) = match options.scratch {
+        let scratch = match options.scratch {
             true => {
                 let bytes = config.limits.max_sectors as usize * SECTOR_BYTES as usize;
-                let (arena, registered) = scratch(&rings, depth, bytes, options.scratch_seed, &mut notes)?;
-                (Some(arena), registered)
+                Scratch::new(&rings, depth, bytes, options.scratch_seed, &mut notes)?
             }
-            false => (None, false),
+            false => Scratch::default(),
         };
         let by_interrupts = options.completion == CompletionSupport::default() && !options.sqpoll;
         let spins = options.spins && by_interrupts && target.is_loop() && !options.manual_clock;
         let room = 2 * entries as usize;
+        let mut listeners = Listeners::default();
         let page_cache = match options.bypass_workers && options.device.is_none() {
-            true => PageCacheMode::of(&target),
-            false => PageCacheMode::Ring,
+            true => PageCache::of(&target, || listeners.watches.waker(&mut rings))?,
+            false => PageCache::default(),
         };
-        let mut disk = Disk {
-            sectors: target.sectors(),
-            block_mask: u64::from(target.facts().logical_block) / SECTOR_BYTES - 1,
+        Ok(Disk {
+            admission: Admission::new(Arc::clone(&target), options.scratch, options.device.is_none()),
             target,
             layer: BlockLayer::new(config, stack, tenants),
-            signals: rings.passes_messages(),
-            rings,
-            sleeper: options.completion.sleep.map(Sleeper::new),
-            submit_batch: options.submit_batch.max(1),
-            spinner: spins.then(Spinner::new),
-            completion: options.completion,
-            batching: options.batching,
-            arena,
-            registered,
-            observer: options.observer,
-            slots: Slots::default(),
             plug: Plug::default(),
-            held: Vec::new(),
-            iovecs: Vec::new(),
-            watches: Watches::default(),
-            receives: Receives::default(),
-            commands: Commands::default(),
-            device: options.device,
-            virtual_done: Vec::new(),
-            page_cache,
-            writer: None,
-            in_place_writes: InPlaceWrites::new(),
-            virtual_now: Nanos::ZERO,
+            rings,
             clock: if options.manual_clock { Clock::Manual(Nanos::ZERO) } else { Clock::start() },
             now: Nanos::ZERO,
-            done: Vec::with_capacity(room),
+            slots: Slots::default(),
+            held: Held::new(room),
+            device: options.device.map(VirtualTarget::new),
+            scratch,
+            page_cache,
+            waiter: Waiter::new(options.completion, options.batching, spins),
+            listeners,
+            observer: options.observer,
             finished: Vec::with_capacity(room),
-            service: 0,
-            to_sleep: ToSleep::default(),
+            submit_batch: options.submit_batch.max(1),
             all_sent: false,
-            issues: 0,
-            waits: 0,
             notes,
             not_send: PhantomData,
-        };
-        if disk.page_cache == PageCacheMode::WriterThread && disk.target.options().allow_writes {
-            let waker = disk.waker()?;
-            let failed = |source| Error::Ring { what: "the thread for buffered writes cannot be started", source };
-            disk.writer = Some(WriterThread::start(Arc::clone(&disk.target), waker).map_err(failed)?);
-        }
-        Ok(disk)
+        })
     }
 
     /// Takes an I/O at [`Disk::now`]. It reaches the device with the next [`Disk::turn`] or [`Disk::send`] at which the
@@ -285,81 +241,6 @@ impl Disk {
         if !self.plug.is_empty() {
             self.layer.unplug(self.now, &mut self.plug);
         }
-    }
-
-    /// Sends what the scheduler chooses, waits, and appends what happened to `events`.
-    ///
-    /// Returns as soon as something happened, at `deadline` at the latest (at once if it has passed), or early without an
-    /// event, as after a signal. Without a deadline it sleeps until a completion, a timer of the scheduler, a watched
-    /// descriptor or a waker ends that; where there can be none of these, that is [`Error::Stalled`]. After an error the disk
-    /// serves nothing more.
-    pub fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<Event>) -> Result<(), Error> {
-        let before = events.len();
-        if !self.all_sent || self.watches.to_arm() {
-            self.queue(events)?;
-        }
-        let due = if events.len() > before || !self.done.is_empty() || !self.all_sent {
-            Some(self.now)
-        } else {
-            let device = self.device.as_ref().and_then(|device| device.next_event());
-            [self.layer.next_timer(), deadline, device].into_iter().flatten().min()
-        };
-        self.wait(due)?;
-        self.now = self.clock.now();
-        self.reap(events)?;
-        if self.device.is_some() {
-            self.run_virtual(events)?;
-            self.deliver(events);
-        }
-        if self.layer.next_timer().is_some_and(|at| at <= self.now) {
-            self.all_sent = false;
-            self.layer.timer(self.now);
-        }
-        Ok(())
-    }
-
-    /// Hands the device what the scheduler chooses now, without waiting. A turn does the same first; in between the caller
-    /// can work while the device does. Appends I/Os that need nothing from the device. A single request may go with the next turn, whose
-    /// system call submits it and waits for it.
-    pub fn send(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
-        self.queue(events)?;
-        if self.goes_with_the_wait() {
-            return Ok(());
-        }
-        self.rings.main.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
-    }
-
-    /// Hands the kernel what is queued for it, receives and watches too, so that [`Disk::has_news`] sees their ends.
-    pub fn hand_over(&mut self) -> Result<(), Error> {
-        self.rearm_watches()?;
-        self.rings.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
-    }
-
-    /// Would a turn find something that ended? Asks memory, not the kernel, so that a caller can look for a while before it sleeps. On
-    /// kernels before 5.19 and in polled rings it may answer no where a turn would find something.
-    pub fn has_news(&mut self) -> bool {
-        self.rings.has_news()
-    }
-
-    /// Queues what the scheduler chooses now; the next call on the ring hands it over.
-    fn queue(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
-        self.unplug();
-        let mut left = if self.receives.any() || self.commands.any() { u32::MAX } else { self.submit_batch };
-        while left > 0
-            && let Some(id) = self.layer.poll(self.now)
-        {
-            self.issue(id)?;
-            left -= 1;
-        }
-        self.layer.finish_idle(self.now, &mut self.finished);
-        self.deliver(events);
-        self.check_fault()?;
-        self.rearm_watches()?;
-        if let Some(writer) = &mut self.writer {
-            writer.submit();
-        }
-        self.all_sent = left > 0;
-        Ok(())
     }
 
     /// The time of this turn, since the disk was made or [`Disk::start_clock`].
@@ -400,14 +281,14 @@ impl Disk {
 
     /// Number of system calls that waited for completions.
     pub fn waits(&self) -> u64 {
-        self.waits
+        self.waiter.waits
     }
 
     /// Checks an I/O, and keeps its data; the block layer gets it with the number of its slot.
     #[inline]
     fn admit(&mut self, mut io: Io, data: Data) -> Result<Io, Error> {
-        if !self.is_plain(&io, &data) {
-            if let Some(reason) = self.objection(&io, &data) {
+        if !self.admission.is_plain(&io, &data) {
+            if let Some(reason) = self.admission.objection(&io, &data) {
                 return Err(Error::Refused { op: io.op, sector: io.sector, sectors: io.sectors, reason });
             }
             // More pieces than the layer counts segments: merged with others they might be too many for one call.
@@ -419,50 +300,6 @@ impl Disk {
         Ok(io)
     }
 
-    /// Is it a read, or a write where that is allowed, of whole blocks within the target and of scratch data? There is nothing
-    /// to object to then.
-    #[inline]
-    fn is_plain(&self, io: &Io, data: &Data) -> bool {
-        let sectors = u64::from(io.sectors);
-        let transfer = io.op == Op::Read || (io.op == Op::Write && self.target.options().allow_writes);
-        let within = sectors > 0 && io.sector < self.sectors && self.sectors - io.sector >= sectors;
-        let whole = (io.sector | sectors) & self.block_mask == 0;
-        transfer && within && whole && self.arena.is_some() && !data.is_foreign()
-    }
-
-    fn objection(&self, io: &Io, data: &Data) -> Option<String> {
-        let bytes = u64::from(io.sectors) * SECTOR_BYTES;
-        if !self.target.options().allow_writes && !matches!(io.op, Op::Read | Op::Flush) {
-            return Some("the target was opened for reading only".into());
-        }
-        if io.op == Op::Flush {
-            return None;
-        }
-        if io.sectors == 0 {
-            return Some("expected a length above 0".into());
-        }
-        if io.sector.checked_add(u64::from(io.sectors)).is_none_or(|end| end > self.sectors) {
-            return Some(format!("the target ends at sector {}", self.sectors));
-        }
-        if (io.sector | u64::from(io.sectors)) & self.block_mask != 0 {
-            return Some(format!("the target takes multiples of {} bytes only", self.target.facts().logical_block));
-        }
-        if !io.op.carries_data() {
-            return None;
-        }
-        if matches!(data, Data::InFile) && (io.op != Op::Read || self.device.is_some()) {
-            return Some("only reads of a real target can leave their data in the file".into());
-        }
-        match data.bytes() {
-            None if self.arena.is_none() => Some("this disk has no buffers of its own".into()),
-            Some(given) if given != bytes => Some(format!("{given} bytes of memory for {bytes} bytes of data")),
-            Some(_) if data.count() > MAX_IOVECS => {
-                Some(format!("{} pieces; expected at most {MAX_IOVECS}", data.count()))
-            }
-            _ => None,
-        }
-    }
-
     fn check_fault(&self) -> Result<(), Error> {
         self.layer.fault().map_or(Ok(()), |fault| Err(Error::Fault(*fault)))
     }
@@ -470,21 +307,15 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.writer = None;
-        self.commands.leak();
-        let received = self.end_receives();
-        if received.is_err() {
-            self.receives.leak();
-        }
+        self.page_cache.end();
+        self.listeners.end(&mut self.rings);
         if self.rings.drain().is_ok() {
             return;
         }
         // The kernel may still write to this memory, so it is leaked.
-        if let Some(arena) = &mut self.arena {
-            arena.leak();
-        }
+        self.scratch.leak();
+        self.held.leak();
         let borrowed = self.slots.leak();
-        std::mem::forget(std::mem::take(&mut self.iovecs));
         if borrowed {
             // The caller may free its memory once the disk is dropped, and a drop cannot fail.
             eprintln!("dumbwaiter: completions of I/O under way cannot be read, so its memory cannot be released");
@@ -498,27 +329,4 @@ fn no_ring(error: &std::io::Error, sqpoll: bool) -> Error {
         Some(libc::EPERM) if sqpoll => "a kernel thread that takes submissions (SQPOLL) needs root before Linux 5.11 or CAP_SYS_NICE before 5.13; leave it out".into(),
         _ => why_no_ring(error),
     })
-}
-
-/// Scratch buffers for `depth` requests of up to `bytes`, and whether the kernel knows them.
-fn scratch(
-    rings: &Rings,
-    depth: u32,
-    bytes: usize,
-    seed: Option<u64>,
-    notes: &mut Vec<String>,
-) -> Result<(Arena, bool), Error> {
-    let mut arena =
-        Arena::new(depth, bytes).map_err(|source| Error::Ring { what: "no memory for the buffers", source })?;
-    if let Some(seed) = seed {
-        arena.fill(seed);
-    }
-    let registered = rings.main.register_buffers(&arena);
-    if let Err(e) = &registered {
-        notes.push(format!(
-            "buffers of {} MiB are not registered ({e}): each I/O costs more CPU; `ulimit -l` raises the limit of locked memory",
-            arena.registered().1 >> 20
-        ));
-    }
-    Ok((arena, registered.is_ok()))
 }

@@ -11,13 +11,14 @@ use std::thread::JoinHandle;
 use dumbwaiter_block::Nanos;
 
 use super::waker::Waker;
-use crate::Target;
 use crate::target::Kind;
+use crate::{Error, Target};
 
 /// How requests of a target in the page cache are done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PageCacheMode {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PageCacheMode {
     /// All by the ring.
+    #[default]
     Ring,
     /// Reads by the ring. Writes in place as long as none sleeps; else by the writer thread, as the medium is behind.
     WriterThread,
@@ -30,7 +31,7 @@ const ASYNCHRONOUS_WRITERS: [i64; 2] = [0x5846_5342, 0x9123_683e];
 
 impl PageCacheMode {
     /// The mode for a target. Reads its first block, if that is in memory.
-    pub(super) fn of(target: &Target) -> PageCacheMode {
+    fn of(target: &Target) -> PageCacheMode {
         let facts = target.facts();
         if facts.direct || facts.kind != Kind::File {
             return PageCacheMode::Ring;
@@ -60,7 +61,7 @@ const SHORTEST_DETOUR: Nanos = Nanos::from_ms(500);
 const LONGEST_DETOUR: Nanos = Nanos::from_secs(30);
 
 /// Decides whether buffered writes are done in place. A write that sleeps holds up everything that the disk's thread serves.
-pub(super) struct InPlaceWrites {
+struct InPlaceWrites {
     /// From then on they are done in place.
     from: Nanos,
     detour: Nanos,
@@ -69,13 +70,15 @@ pub(super) struct InPlaceWrites {
     turn: Nanos,
 }
 
-impl InPlaceWrites {
-    pub(super) fn new() -> InPlaceWrites {
+impl Default for InPlaceWrites {
+    fn default() -> InPlaceWrites {
         InPlaceWrites { from: Nanos::ZERO, detour: SHORTEST_DETOUR, sleeps: 0, turn: Nanos::ZERO }
     }
+}
 
+impl InPlaceWrites {
     /// May a write be done in place?
-    pub(super) fn allowed(&mut self, now: Nanos) -> bool {
+    fn allowed(&mut self, now: Nanos) -> bool {
         if now < self.from {
             return false;
         }
@@ -87,7 +90,7 @@ impl InPlaceWrites {
     }
 
     /// A write that was allowed is done.
-    pub(super) fn done(&mut self, now: Nanos) {
+    fn done(&mut self, now: Nanos) {
         let before = std::mem::replace(&mut self.sleeps, sleeps_of_this_thread());
         if self.sleeps != before {
             // Longer each time, but forgotten after a quiet while.
@@ -127,7 +130,7 @@ impl Transfer {
     ///
     /// # Safety
     /// The pieces and their memory are valid, and nothing else uses them.
-    pub(super) unsafe fn run(&self, fd: i32) -> i32 {
+    unsafe fn run(&self, fd: i32) -> i32 {
         let (count, at) = (self.count as i32, self.at as i64);
         loop {
             // SAFETY: by the caller's promise.
@@ -167,7 +170,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The thread that does buffered writes.
-pub(super) struct WriterThread {
+struct WriterThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// Of this turn, not handed over yet.
@@ -177,7 +180,7 @@ pub(super) struct WriterThread {
 }
 
 impl WriterThread {
-    pub(super) fn start(target: Arc<Target>, waker: Waker) -> std::io::Result<WriterThread> {
+    fn start(target: Arc<Target>, waker: Waker) -> std::io::Result<WriterThread> {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         let work = move || write_all(&theirs, &target, &waker);
@@ -186,17 +189,17 @@ impl WriterThread {
     }
 
     /// Does it hold anything?
-    pub(super) fn busy(&self) -> bool {
+    fn busy(&self) -> bool {
         self.outstanding > 0
     }
 
-    pub(super) fn push(&mut self, transfer: Transfer) {
+    fn push(&mut self, transfer: Transfer) {
         self.outstanding += 1;
         self.batch.push(transfer);
     }
 
     /// Hands the batch of this turn over.
-    pub(super) fn submit(&mut self) {
+    fn submit(&mut self) {
         if !self.batch.is_empty() {
             lock(&self.shared.queues).to_do.extend(self.batch.drain(..));
             self.shared.more.notify_one();
@@ -204,7 +207,7 @@ impl WriterThread {
     }
 
     /// Takes what is done: ids and results.
-    pub(super) fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
+    fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
         if self.outstanding > 0 && self.shared.any_done.swap(false, Ordering::AcqRel) {
             let before = done.len();
             done.append(&mut lock(&self.shared.done));
@@ -248,5 +251,89 @@ fn write_all(shared: &Shared, target: &Target, waker: &Waker) {
         if !shared.any_done.swap(true, Ordering::AcqRel) {
             waker.wake();
         }
+    }
+}
+
+/// Transfers past the ring.
+#[derive(Default)]
+pub(super) struct PageCache {
+    mode: PageCacheMode,
+    writer: Option<WriterThread>,
+    in_place: InPlaceWrites,
+}
+
+/// What became of a transfer.
+pub(super) enum Taken {
+    /// It is for the ring.
+    No,
+    /// The writer thread has it, or will with [`PageCache::submit`].
+    ToWriter,
+    /// It is done, with this result.
+    Done(i32),
+}
+
+impl PageCache {
+    /// Without the ring where that is possible. A writer thread wakes the disk by `waker`.
+    pub(super) fn of(target: &Arc<Target>, waker: impl FnOnce() -> Result<Waker, Error>) -> Result<PageCache, Error> {
+        let mode = PageCacheMode::of(target);
+        let writer = match mode == PageCacheMode::WriterThread && target.options().allow_writes {
+            true => {
+                let failed = |source| Error::Ring { what: "the thread for buffered writes cannot be started", source };
+                Some(WriterThread::start(Arc::clone(target), waker()?).map_err(failed)?)
+            }
+            false => None,
+        };
+        Ok(PageCache { mode, writer, in_place: InPlaceWrites::default() })
+    }
+
+    /// May any transfer go past the ring?
+    pub(super) fn in_use(&self) -> bool {
+        self.mode != PageCacheMode::Ring
+    }
+
+    /// Does a transfer in place, or gives it to the writer thread, unless it is for the ring.
+    ///
+    /// # Safety
+    /// The pieces and their memory are valid, and nothing else uses them until the transfer is done.
+    pub(super) unsafe fn take(&mut self, transfer: Transfer, file: &Target, now: Nanos) -> Taken {
+        // SAFETY: by the caller's promise.
+        let run = || unsafe { transfer.run(file.file().as_raw_fd()) };
+        match (self.mode, &mut self.writer) {
+            (PageCacheMode::InPlace, _) => Taken::Done(run()),
+            (PageCacheMode::WriterThread, Some(writer)) if !transfer.read => {
+                if transfer.flags == 0 && !writer.busy() && self.in_place.allowed(now) {
+                    let moved = run();
+                    self.in_place.done(now);
+                    return Taken::Done(moved);
+                }
+                writer.push(transfer);
+                Taken::ToWriter
+            }
+            _ => Taken::No,
+        }
+    }
+
+    /// Hands the writer thread what it was given.
+    pub(super) fn submit(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.submit();
+        }
+    }
+
+    /// Takes what the writer thread has done: ids and results.
+    pub(super) fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
+        if let Some(writer) = &mut self.writer {
+            writer.reap(done);
+        }
+    }
+
+    /// Does the writer thread hold anything?
+    pub(super) fn writing(&self) -> bool {
+        self.writer.as_ref().is_some_and(WriterThread::busy)
+    }
+
+    /// Waits until it has let go of all memory.
+    pub(super) fn end(&mut self) {
+        self.writer = None;
     }
 }

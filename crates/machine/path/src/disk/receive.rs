@@ -1,6 +1,6 @@
 //! From the device: completion entries become completed I/Os and ready descriptors.
 
-use dumbwaiter_block::{Errno, Finished, Io, Nanos, RequestId, SECTOR_BYTES};
+use dumbwaiter_block::{Errno, Finished, Io, RequestId};
 
 use super::Disk;
 use super::event::{Event, Outcome, RequestFailure};
@@ -8,52 +8,34 @@ use super::in_device::InDevice;
 use crate::Error;
 use crate::user_data::UserData;
 
-/// The part of a new service time in the mean: one over this.
-const SMOOTHING: u64 = 64;
-
 impl Disk {
     /// Takes what is completed.
     pub(super) fn reap(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
-        let (done, watches) = (&mut self.done, &mut self.watches);
-        let (receives, commands) = (&mut self.receives, &mut self.commands);
+        let (done, listeners) = (&mut self.held.done, &mut self.listeners);
         self.rings.reap(|answered, result, more| match answered {
             UserData::Request(id) => done.push((id.0, result)),
-            UserData::Watch { index, generation } => watches.fired(index, generation, result, more),
-            UserData::Receive(index) => receives.completed(index, result),
-            UserData::Command(index) => commands.completed(index, result),
-            UserData::None => {}
+            other => listeners.answered(other, result, more),
         });
-        if let Some(writer) = &mut self.writer {
-            writer.reap(&mut self.done);
-        }
-        let mut done = std::mem::take(&mut self.done);
+        self.page_cache.reap(&mut self.held.done);
+        let mut done = std::mem::take(&mut self.held.done);
         self.all_sent &= done.is_empty();
         for (id, result) in done.drain(..) {
             self.completed(RequestId(id), result, events);
         }
-        self.done = done;
+        self.held.done = done;
         self.deliver(events);
-        self.watches.report(events);
-        self.receives.report(events);
-        self.commands.report(events);
+        self.listeners.report(events);
         self.check_fault()
     }
 
     /// The device answered a request.
     pub(super) fn completed(&mut self, id: RequestId, result: i32, events: &mut Vec<Event>) {
         let now = self.now;
-        let held = self.held[id.index()];
-        self.held[id.index()].number = 0;
+        let held = self.held.take(id);
         let outcome = outcome_of(&held, result);
         self.observe_completion(&held, outcome.is_none());
-        if held.gathered {
-            for part in self.layer.parts(id) {
-                self.slots.returns(part.io.token as u32);
-            }
-        }
-        if let (Some(slot), Some(arena)) = (held.scratch(), &mut self.arena) {
-            arena.put(slot);
-        }
+        self.return_data(id, &held);
+        self.scratch.put(held.scratch());
         if matches!(-result, libc::EAGAIN | libc::EINTR) {
             self.layer.requeue(now, id);
             return;
@@ -65,32 +47,17 @@ impl Disk {
                 Err(failure.errno())
             }
             None => {
-                self.learn(now, &held);
+                self.waiter.served(now, &held);
                 Ok(())
             }
         };
         self.layer.complete(now, id, result, &mut self.finished);
     }
 
-    /// A request was served in this time.
-    fn learn(&mut self, now: Nanos, held: &InDevice) {
-        if !held.op.carries_data() {
-            return;
-        }
-        let took = now.since(held.issue);
-        self.service = self.service - self.service / SMOOTHING + took.0 / SMOOTHING;
-        if let Some(sleeper) = &mut self.sleeper {
-            sleeper.completed(now, held.op, (held.bytes / SECTOR_BYTES) as u32, took);
-        }
-    }
-
     fn observe_completion(&mut self, held: &InDevice, ok: bool) {
         let Some(observer) = &mut self.observer else { return };
-        let data: &[u8] = match (&mut self.arena, held.scratch(), held.gathered) {
-            (Some(arena), Some(slot), false) => arena.bytes(slot, held.bytes as usize),
-            _ => &[],
-        };
-        observer.completed(&held.transfer(), held.mark, ok, data);
+        let slot = held.scratch().filter(|_| !held.gathered);
+        observer.completed(&held.transfer(), held.mark, ok, self.scratch.bytes(slot, held.bytes));
     }
 
     /// Hands finished I/Os back to their submitters.

@@ -1,14 +1,13 @@
 //! To the device: a request of the block layer becomes an entry of the ring.
 #![allow(unsafe_code)]
 
-use std::os::fd::AsRawFd;
-
 use dumbwaiter_block::{Flags, Op, Request, RequestId, SECTOR_BYTES};
 use io_uring::{opcode, squeue, types};
 
 use super::Disk;
 use super::in_device::{InDevice, NO_SCRATCH};
-use super::page_cache::{PageCacheMode, Transfer};
+use super::page_cache::{Taken, Transfer};
+use super::scratch::Scratch;
 use crate::Error;
 use crate::buffer::Data;
 use crate::user_data::UserData;
@@ -39,37 +38,22 @@ impl Disk {
     pub(super) fn issue(&mut self, id: RequestId) -> Result<(), Error> {
         let request = Outgoing::of(self.layer.request(id));
         let op = request.op;
-        self.issues += 1;
-        if id.index() >= self.held.len() {
-            self.held.resize(id.index() + 1, InDevice::NONE);
-        }
-        if self.held[id.index()].number != 0 {
-            return Err(Error::Mixed { id: id.0 });
-        }
-        let mut held = InDevice {
-            op,
-            sector: request.sector,
-            bytes: request.bytes,
-            issue: self.now,
-            number: self.issues,
-            ..InDevice::NONE
-        };
+        let mut held = self.held.number(id, op, request.sector, request.bytes, self.now)?;
         let entry = match op {
             Op::Read | Op::Write if self.slots.any_foreign() => self.gather(id, &request, &mut held),
-            Op::Read | Op::Write => self.take_scratch(held.bytes).map(|slot| {
+            Op::Read | Op::Write => self.scratch.take(held.bytes).map(|slot| {
                 held.scratch = slot;
-                self.scratch_entry(&request, slot)
+                scratch_entry(&self.scratch, &request, slot)
             }),
             Op::Flush => Some(opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()),
             Op::Discard | Op::SecureErase | Op::WriteZeroes => Some(deallocation(op, held.sector, held.bytes)),
         };
-        if held.gathered && self.iovecs[id.index()].is_empty() {
+        if held.gathered && self.held.iovecs[id.index()].is_empty() {
             // All of it is left in the file.
-            self.held[id.index()] = held;
-            self.done.push((id.0, held.bytes as i32));
+            self.held.finish(id, held, held.bytes as i32);
             return Ok(());
         }
-        if held.gathered && self.page_cache != PageCacheMode::Ring && self.bypass_ring(id, &request, held) {
+        if held.gathered && self.page_cache.in_use() && self.bypass_ring(id, &request, held) {
             return Ok(());
         }
         let Some(entry) = entry else {
@@ -77,22 +61,23 @@ impl Disk {
             self.layer.refused(self.now, id);
             return Ok(());
         };
-        if self.device.is_some() {
-            if !self.issue_virtual(id, held) {
+        if let Some(device) = &mut self.device {
+            if device.submit(self.now, id.0, &held, self.layer.request(id)) {
+                self.held.put(id, held);
+            } else {
+                self.return_data(id, &held);
+                self.scratch.put(held.scratch());
                 self.layer.refused(self.now, id);
             }
             return Ok(());
         }
         held.mark = self.observe_issue(&held);
-        if op.carries_data()
-            && let Some(sleeper) = &self.sleeper
-        {
-            let sleep = sleeper.after_issue(op, (request.bytes / SECTOR_BYTES) as u32);
-            self.to_sleep.add(self.now, sleep, id, held.number);
+        if op.carries_data() {
+            self.waiter.issued(self.now, id, &held);
         }
         let entry = entry.user_data(UserData::Request(id).encode());
         // Before the push: a panic after it must find what the request uses.
-        self.held[id.index()] = held;
+        self.held.put(id, held);
         // SAFETY: scratch buffers and buffers of slots live as long as the disk, which drains its rings before it lets go of
         // any, and are not touched until the completion was reaped (`number`, `Slot::in_device`). For memory of the caller
         // `Iovecs::new` has the same promise. The list of pieces is this request's until then, too.
@@ -102,54 +87,31 @@ impl Disk {
 
     /// Does a transfer in place, or gives it to the writer thread; `false` if it is for the ring.
     fn bypass_ring(&mut self, id: RequestId, request: &Outgoing, held: InDevice) -> bool {
-        let read = request.op == Op::Read;
-        let pieces = &self.iovecs[id.index()];
+        let pieces = &self.held.iovecs[id.index()];
         let transfer = Transfer {
             id: id.0,
-            read,
+            read: request.op == Op::Read,
             first: pieces.as_ptr(),
             count: pieces.len(),
             at: request.sector * SECTOR_BYTES,
             flags: request.durability,
         };
-        match (self.page_cache, &mut self.writer) {
-            (PageCacheMode::InPlace, _) => {
-                self.held[id.index()] = held;
-                // SAFETY: the memory belongs to this request until it completes (`Data`), which it does with the next reap.
-                let moved = unsafe { transfer.run(self.target.file().as_raw_fd()) };
-                self.done.push((id.0, moved));
-                true
-            }
-            (PageCacheMode::WriterThread, Some(writer)) if !read => {
-                self.held[id.index()] = held;
-                if request.durability == 0 && !writer.busy() && self.in_place_writes.allowed(self.now) {
-                    // SAFETY: as above.
-                    let moved = unsafe { transfer.run(self.target.file().as_raw_fd()) };
-                    self.in_place_writes.done(self.now);
-                    self.done.push((id.0, moved));
-                    return true;
-                }
-                writer.push(transfer);
-                true
-            }
-            _ => false,
+        // SAFETY: the memory belongs to this request until it completes (`Data`), which it does with the next reap or when the writer
+        // thread has reported it.
+        match unsafe { self.page_cache.take(transfer, &self.target, self.now) } {
+            Taken::No => return false,
+            Taken::ToWriter => self.held.put(id, held),
+            Taken::Done(moved) => self.held.finish(id, held, moved),
         }
+        true
     }
 
-    fn take_scratch(&mut self, bytes: u64) -> Option<u32> {
-        self.arena.as_mut()?.take(bytes as usize)
-    }
-
-    /// A transfer of one scratch buffer.
-    fn scratch_entry(&self, request: &Outgoing, slot: u32) -> squeue::Entry {
-        let Some(arena) = &self.arena else { return opcode::Nop::new().build() };
-        let (address, bytes) = (arena.address(slot), request.bytes as u32);
-        let (at, durable) = (request.sector * SECTOR_BYTES, request.durability);
-        match (request.op, self.registered && arena.is_registered(slot)) {
-            (Op::Read, true) => opcode::ReadFixed::new(FILE, address, bytes, BUFFERS).offset(at).build(),
-            (Op::Read, false) => opcode::Read::new(FILE, address, bytes).offset(at).build(),
-            (_, true) => opcode::WriteFixed::new(FILE, address, bytes, BUFFERS).offset(at).rw_flags(durable).build(),
-            (_, false) => opcode::Write::new(FILE, address, bytes).offset(at).rw_flags(durable).build(),
+    /// The device does not have the data of this request's I/Os any more.
+    pub(super) fn return_data(&mut self, id: RequestId, held: &InDevice) {
+        if held.gathered {
+            for part in self.layer.parts(id) {
+                self.slots.returns(part.io.token as u32);
+            }
         }
     }
 
@@ -159,15 +121,11 @@ impl Disk {
         let data = |token: u64| self.slots.data(token as u32);
         let left_in_file = self.layer.parts(id).all(|part| matches!(data(part.io.token), Data::InFile));
         let needs_scratch = !left_in_file && self.layer.parts(id).any(|part| !data(part.io.token).is_memory());
-        let slot = if needs_scratch { Some(self.take_scratch(held.bytes)?) } else { None };
+        let slot = if needs_scratch { Some(self.scratch.take(held.bytes)?) } else { None };
         held.scratch = slot.unwrap_or(NO_SCRATCH);
         held.gathered = true;
-        if id.index() >= self.iovecs.len() {
-            self.iovecs.resize_with(id.index() + 1, Vec::new);
-        }
-        let pieces = &mut self.iovecs[id.index()];
-        pieces.clear();
-        let scratch = slot.and_then(|slot| Some(self.arena.as_ref()?.address(slot)));
+        let pieces = self.held.pieces(id);
+        let scratch = slot.and_then(|slot| Some(self.scratch.place(slot)?.0));
         for part in self.layer.parts(id) {
             let bytes = u64::from(part.sectors) * SECTOR_BYTES;
             self.slots.goes(part.io.token as u32);
@@ -185,11 +143,21 @@ impl Disk {
     /// Shows the observer what goes to the device.
     fn observe_issue(&mut self, held: &InDevice) -> u64 {
         let Some(observer) = &mut self.observer else { return 0 };
-        let data = match (&mut self.arena, held.scratch(), held.gathered) {
-            (Some(arena), Some(slot), false) => arena.bytes(slot, held.bytes as usize),
-            _ => &mut [],
-        };
-        observer.issued(&held.transfer(), data)
+        let slot = held.scratch().filter(|_| !held.gathered);
+        observer.issued(&held.transfer(), self.scratch.bytes(slot, held.bytes))
+    }
+}
+
+/// A transfer of one scratch buffer.
+fn scratch_entry(scratch: &Scratch, request: &Outgoing, slot: u32) -> squeue::Entry {
+    let Some((address, registered)) = scratch.place(slot) else { return opcode::Nop::new().build() };
+    let bytes = request.bytes as u32;
+    let (at, durable) = (request.sector * SECTOR_BYTES, request.durability);
+    match (request.op, registered) {
+        (Op::Read, true) => opcode::ReadFixed::new(FILE, address, bytes, BUFFERS).offset(at).build(),
+        (Op::Read, false) => opcode::Read::new(FILE, address, bytes).offset(at).build(),
+        (_, true) => opcode::WriteFixed::new(FILE, address, bytes, BUFFERS).offset(at).rw_flags(durable).build(),
+        (_, false) => opcode::Write::new(FILE, address, bytes).offset(at).rw_flags(durable).build(),
     }
 }
 

@@ -15,7 +15,7 @@ impl Disk {
     ///
     /// A descriptor that is closed before that call is no error; the signal is lost.
     pub fn signal(&mut self, ring: BorrowedFd<'_>) -> Result<bool, Error> {
-        if !self.signals {
+        if !self.rings.passes_messages() {
             return Ok(false);
         }
         let message = opcode::MsgRingData::new(types::Fd(ring.as_raw_fd()), 0, UserData::None.encode(), None).build();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use io_uring::{opcode, types};
 
 use super::Disk;
-use super::receives::Receive;
+use super::listeners::Receive;
 use crate::Error;
 use crate::buffer::Buffer;
 use crate::user_data::UserData;
@@ -26,34 +26,16 @@ impl Disk {
     ) -> Result<(), Error> {
         let part = &mut buffer[range];
         let (start, len) = (part.as_mut_ptr(), part.len().min(i32::MAX as usize) as u32);
-        let index = self.receives.put(Receive { socket: socket.clone(), buffer, tag });
+        let index = self.listeners.receives.put(Receive { socket: socket.clone(), buffer, tag });
         let flags = if whole { libc::MSG_WAITALL } else { 0 };
         let entry = opcode::Recv::new(types::Fd(socket.as_raw_fd()), start, len).flags(flags).build();
         let entry = entry.user_data(UserData::Receive(index).encode());
-        // SAFETY: the memory lives on the heap in `self.receives`, untouched, until the completion is reaped; dropping the
+        // SAFETY: the memory lives on the heap in `self.listeners.receives`, untouched, until the completion is reaped; dropping the
         // disk waits for it.
         let pushed = unsafe { self.rings.push_beside(&entry) };
         if pushed.is_err() {
-            self.receives.take(index);
+            self.listeners.receives.take(index);
         }
         pushed.map_err(|source| Error::Ring { what: "a socket cannot be received from", source })
-    }
-
-    /// Ends all receives and waits until the kernel has let go of their memory.
-    pub(super) fn end_receives(&mut self) -> std::io::Result<()> {
-        for receive in self.receives.iter() {
-            // SAFETY: a plain call on an open descriptor.
-            unsafe { libc::shutdown(receive.socket.as_raw_fd(), libc::SHUT_RDWR) };
-        }
-        while self.receives.any() {
-            self.rings.sleeper().enter(1, None, 0)?;
-            let receives = &mut self.receives;
-            self.rings.reap(|answered, _, _| {
-                if let UserData::Receive(index) = answered {
-                    receives.take(index);
-                }
-            });
-        }
-        Ok(())
     }
 }

@@ -5,10 +5,7 @@ use dumbwaiter_block::Nanos;
 use super::Disk;
 use crate::Error;
 use crate::clock::Clock;
-use crate::completion::CompletionSupport;
-use crate::options::batch;
-use crate::ring::RingMode;
-use crate::spinner::{SPIN_MAX, Spinner};
+use crate::spinner::SPIN_MAX;
 
 /// Pauses of the CPU between two looks at a ring.
 const LOOK_INTERVAL: u32 = 4;
@@ -27,11 +24,11 @@ impl Disk {
         }
         let timeout = due.map(|at| at.since(self.now));
         if self.rings.requests() > 0 {
-            self.waits += 1;
+            self.waiter.waits += 1;
             return self.wait_in_ring(due, timeout).map_err(failed);
         }
-        let watching = self.listening();
-        let writing = self.writer.as_ref().is_some_and(|writer| writer.busy());
+        let watching = self.listeners.any();
+        let writing = self.page_cache.writing();
         if timeout.is_none() && (!watching || (self.layer.queued() > 0 && !writing)) {
             return Err(Error::Stalled { queued: self.layer.queued() });
         }
@@ -43,23 +40,26 @@ impl Disk {
     }
 
     fn wait_in_ring(&mut self, due: Option<Nanos>, timeout: Option<Nanos>) -> std::io::Result<()> {
-        let watching = self.listening();
+        let watching = self.listeners.any();
         if timeout == Some(Nanos::ZERO) {
             return self.rings.look(watching);
         }
-        if self.completion.ring == RingMode::Interrupt && self.sleeper.is_none() {
-            let (want, min_wait_us) = self.batch();
-            if want == 1 && !watching && self.spinner.is_some() {
-                return self.spin_or_sleep(due);
+        if self.waiter.only_sleeps() {
+            let (want, min_wait_us) = self.waiter.batch(&self.rings, watching);
+            if let Some(spins) = self.waiter.spins().filter(|_| want == 1 && !watching) {
+                return self.spin_or_sleep(spins, due);
             }
             return self.rings.main.enter(want, timeout, min_wait_us);
         }
-        if self.sleeper.is_some() {
+        if self.waiter.is_hybrid() {
             self.rings.look(watching)?;
             if self.rings.ready() {
                 return Ok(());
             }
-            self.sleep_first(due);
+            // As hybrid polling does.
+            if let Some(until) = self.waiter.sleep_first(&self.held) {
+                self.clock.sleep_until(due.map_or(until, |due| due.min(until)));
+            }
         }
         if self.rings.in_main() == 0 {
             return self.rings.sleeper().enter(1, timeout, 0);
@@ -82,8 +82,8 @@ impl Disk {
     }
 
     /// Waits for one completion; spins first where trials show that this is faster.
-    fn spin_or_sleep(&mut self, due: Option<Nanos>) -> std::io::Result<()> {
-        if self.spins() {
+    fn spin_or_sleep(&mut self, spins: bool, due: Option<Nanos>) -> std::io::Result<()> {
+        if spins {
             self.rings.main.submit()?;
             let end = self.clock.now() + SPIN_MAX;
             let end = due.map_or(end, |due| due.min(end));
@@ -96,44 +96,14 @@ impl Disk {
         let timeout = due.map(|due| due.since(self.clock.now()));
         // Brings what is there, or sleeps.
         self.rings.main.enter(1, timeout, 0)?;
-        if let Some(spinner) = &mut self.spinner {
-            // Since the turn before, so that it counts who submits.
-            spinner.waited(self.clock.now().since(self.now));
-        }
+        // Since the turn before, so that it counts who submits.
+        self.waiter.waited(self.clock.now().since(self.now));
         Ok(())
-    }
-
-    fn spins(&self) -> bool {
-        self.spinner.as_ref().is_some_and(Spinner::spins)
     }
 
     /// Is there one request, for which the next turn sleeps at once? Then one system call submits it and waits for it.
     pub(super) fn goes_with_the_wait(&self) -> bool {
-        let by_interrupts = self.completion == CompletionSupport::default() && !self.listening();
-        by_interrupts && self.rings.requests() == 1 && !self.spins()
-    }
-
-    /// Sleeps for the oldest request for which that was not done, as hybrid polling does.
-    fn sleep_first(&mut self, due: Option<Nanos>) {
-        while let Some((until, id, number)) = self.to_sleep.take_oldest() {
-            if self.held[id.index()].number == number {
-                self.clock.sleep_until(due.map_or(until, |due| due.min(until)));
-                return;
-            }
-        }
-    }
-
-    /// Can something other than the device end a wait?
-    fn listening(&self) -> bool {
-        self.watches.any() || self.receives.any() || self.commands.any()
-    }
-
-    /// How many completions to wait for, and after how many microseconds one is enough.
-    fn batch(&self) -> (u32, u32) {
-        if self.listening() {
-            // The kernel cannot tell a ready descriptor from a completion.
-            return (1, 0);
-        }
-        batch(&self.rings.main, self.rings.in_main(), Nanos(self.service), self.batching)
+        let by_interrupts = self.waiter.by_interrupts() && !self.listeners.any();
+        by_interrupts && self.rings.requests() == 1 && self.waiter.spins() != Some(true)
     }
 }

@@ -1,10 +1,15 @@
 //! The table of descriptors that a disk watches.
+#![allow(unsafe_code)]
+
+use std::os::fd::AsRawFd;
 
 use io_uring::{opcode, squeue, types};
 
 use super::event::Event;
 use super::readiness::{Interest, Readiness, WatchId};
 use super::waker::Waker;
+use crate::Error;
+use crate::rings::Rings;
 use crate::user_data::UserData;
 
 /// The state of a watch.
@@ -40,7 +45,7 @@ pub(super) struct Watches {
     /// The kernel (before 5.13) knows no poll with many answers.
     one_shot: bool,
     /// The disk's own waker and its watch.
-    pub(super) waker: Option<(Waker, WatchId)>,
+    waker: Option<(Waker, WatchId)>,
 }
 
 /// A generation fits into `user_data`.
@@ -70,7 +75,7 @@ impl Watches {
     }
 
     /// Forgets a watch. Was the kernel still watching? `None` if there is no such watch.
-    pub(super) fn remove(&mut self, id: WatchId) -> Option<bool> {
+    fn remove(&mut self, id: WatchId) -> Option<bool> {
         let watch = self.all.get_mut(id.index as usize)?;
         if watch.generation != id.generation || watch.state == State::Free {
             return None;
@@ -84,7 +89,7 @@ impl Watches {
     }
 
     /// The poll for the next watch that must be armed; from now on it counts as armed.
-    pub(super) fn arm_next(&mut self) -> Option<squeue::Entry> {
+    fn arm_next(&mut self) -> Option<squeue::Entry> {
         while let Some(index) = self.disarmed.pop() {
             let watch = &mut self.all[index as usize];
             if watch.state != State::Disarmed {
@@ -96,6 +101,36 @@ impl Watches {
             return Some(poll.multi(!self.one_shot).build().user_data(watched.encode()));
         }
         None
+    }
+
+    /// Arms watches that are new, or that the kernel reported and forgot.
+    pub(super) fn arm(&mut self, rings: &mut Rings) -> Result<(), Error> {
+        while let Some(poll) = self.arm_next() {
+            push(rings, &poll)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a watch, if there is one of this id.
+    pub(super) fn end(&mut self, id: WatchId, rings: &mut Rings) -> Result<(), Error> {
+        if self.remove(id) != Some(true) {
+            return Ok(());
+        }
+        let poll = UserData::Watch { index: id.index, generation: id.generation };
+        // `PollRemove` fails where the descriptor becomes ready at the same moment, and the poll keeps it open.
+        push(rings, &opcode::AsyncCancel::new(poll.encode()).build().user_data(UserData::None.encode()))
+    }
+
+    /// A handle for other threads.
+    pub(super) fn waker(&mut self, rings: &mut Rings) -> Result<Waker, Error> {
+        if let Some((waker, _)) = &self.waker {
+            return Ok(waker.clone());
+        }
+        let waker = Waker::new().map_err(|source| Error::Ring { what: "no descriptor to be woken by", source })?;
+        let id = self.add(waker.descriptor().as_raw_fd(), Interest::Read);
+        self.arm(rings)?;
+        self.waker = Some((waker.clone(), id));
+        Ok(waker)
     }
 
     /// The poll of a watch answered; `more` if it goes on.
@@ -150,4 +185,10 @@ impl Watches {
             events.push(Event::Ready { watch: id, readiness });
         }
     }
+}
+
+fn push(rings: &mut Rings, entry: &squeue::Entry) -> Result<(), Error> {
+    // SAFETY: polls and their removal name no memory.
+    let pushed = unsafe { rings.push_beside(entry) };
+    pushed.map_err(|source| Error::Ring { what: "a descriptor cannot be watched", source })
 }

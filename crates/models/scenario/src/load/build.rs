@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use crate::{Scenario, Task, Work};
-use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
+use dumbwaiter_block::{BlockLayer, Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
+use dumbwaiter_controllers::{TenantLimits, set_deadline, set_tenant_limits};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_traces::Survey;
 use dumbwaiter_workloads::Workload;
@@ -39,12 +40,28 @@ pub struct Load {
     pub tenant_specs: Vec<TenantSpec>,
     /// Names of the tasks for the recorder, by [`TaskId`](dumbwaiter_block::TaskId).
     pub task_specs: Vec<TaskSpec>,
+    /// Limits and reservations of tenants that have any.
+    pub limits: Vec<(TenantId, TenantLimits)>,
     /// The threads that submit I/O.
     pub threads: Vec<Thread>,
     /// Scheduled changes, sorted by time.
     pub changes: Vec<(Nanos, Change)>,
     /// The replays, which report skipped records at the end of the run.
     pub replays: Replays,
+}
+
+/// Gives a block layer the controllers of a load at its start: limits and reservations of tenants, deadlines of threads.
+pub fn set_controllers<'a>(
+    layer: &mut BlockLayer,
+    limits: &[(TenantId, TenantLimits)],
+    threads: impl Iterator<Item = &'a Thread>,
+) {
+    for (tenant, limits) in limits {
+        set_tenant_limits(layer, Nanos::ZERO, *tenant, limits);
+    }
+    for thread in threads {
+        set_deadline(layer, Nanos::ZERO, thread.task, thread.deadline);
+    }
 }
 
 /// Builds the load of one run; `surveys` are those of the scenario's traces, by [`trace::survey_key`].
@@ -118,6 +135,7 @@ struct Builder<'a> {
     scenario: &'a Scenario,
     host: Host,
     ids: BTreeMap<&'a str, TenantId>,
+    limits: Vec<(TenantId, TenantLimits)>,
     cache: Option<PageCache>,
     /// Whether any task goes through the page cache.
     buffered: bool,
@@ -142,6 +160,7 @@ impl<'a> Builder<'a> {
         Builder {
             scenario,
             host,
+            limits: scenario.tenants.iter().map(|tenant| (ids[tenant.name.as_str()], tenant.limits)).collect(),
             ids,
             cache: scenario.host.cache().map(|spec| PageCache::new(spec, host.capacity_sectors)),
             buffered: false,
@@ -257,9 +276,9 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Load {
         self.stagger_starts();
         self.weigh_root();
-        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, .. } = self;
+        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, limits, .. } = self;
         changes.sort_by_key(|(at, _)| *at);
-        Load { tenants, tenant_specs, task_specs, threads, changes, replays }
+        Load { tenants, tenant_specs, task_specs, limits, threads, changes, replays }
     }
 }
 

@@ -14,7 +14,7 @@ mod thread;
 mod trace;
 
 pub use application::application;
-pub use build::Load;
+pub use build::{Load, set_controllers};
 pub use change::Change;
 pub use error::Error;
 pub use prepared::{LeftOut, Prepared};

@@ -2,39 +2,27 @@
 
 use super::queue::{NONE, QueueId};
 use super::reason::Reason;
-use super::settings::{DEFAULT_MAX_BUDGET, History};
+use super::settings::History;
 use super::{Bfq, Generation};
 
-/// `budgets_assigned` after so many slots of the device that the reference budget is the measured one.
-const SETTLED: u32 = 194;
-/// The same in the original generation: slots of one queue.
-const SETTLED_SLOTS: u32 = 11;
 /// Steps of additive budgets, sectors.
 const LESS: u64 = 128;
 const MORE: u64 = 1024;
 
 impl Bfq {
-    fn settled(&self, q: Option<QueueId>) -> bool {
-        if self.is(Generation::V1) {
-            self.budgets_assigned >= SETTLED
-        } else {
-            q.is_some_and(|q| self.queues[q as usize].slots >= SETTLED_SLOTS)
-        }
-    }
-
     /// The largest budget as far as it is known.
-    pub(super) fn reference(&self, q: Option<QueueId>) -> u64 {
-        if self.settled(q) { self.max_budget } else { DEFAULT_MAX_BUDGET }
+    pub(super) fn reference(&self, q: QueueId) -> u64 {
+        self.estimate.reference(&self.constants, self.queues[q].slots)
     }
 
     /// The smallest budget.
     pub(super) fn min_budget(&self, q: QueueId) -> u64 {
-        self.reference(Some(q)) / if self.values.on.budget_doubling { 32 } else { 2 }
+        self.reference(q) / if self.values.on.budget_doubling { 32 } else { 2 }
     }
 
     /// The budget of a new queue.
     pub(super) fn first_budget(&self) -> u64 {
-        let reference = self.reference(None);
+        let reference = self.estimate.reference(&self.constants, 0);
         match self.values.history {
             Some(history) => self.history_default(history),
             None if self.values.on.budget_doubling => reference * 2 / 3,
@@ -44,45 +32,46 @@ impl Bfq {
 
     /// Has the queue used so much of its slot that its seeks count?
     pub(super) fn used_much(&self, q: QueueId) -> bool {
-        self.engine.entity(self.queues[q as usize].entity).used > self.reference(Some(q)) / 8
+        self.engine.entity(self.queues[q].entity).used > self.reference(q) / 8
     }
 
     /// The budget of the next slot, from how this one ended and the sectors it was served.
     pub(super) fn next_budget(&mut self, q: QueueId, reason: Reason, served: u64) {
-        let queue = &self.queues[q as usize];
+        let queue = &self.queues[q];
         let raised = queue.raise.coeff > 1;
         let budget = match self.values.history {
             Some(history) if !raised => {
-                let tenants = if history.tenants > 0 { history.tenants } else { u64::from(self.groups_pending.max(1)) };
+                let tenants =
+                    if history.tenants > 0 { history.tenants } else { u64::from(self.counts.groups_pending.max(1)) };
                 let (default, exhausted) = (self.history_default(history), history.exhausted_budget);
                 Some(history_budget(default, tenants, exhausted, queue.max_budget, served, reason))
             }
             _ => self.feedback(q, raised, reason),
         };
         let Some(budget) = budget else { return };
-        self.queues[q as usize].max_budget = budget;
-        let next = self.queues[q as usize].next;
+        self.queues[q].max_budget = budget;
+        let next = self.queues[q].next;
         if next != NONE {
             let cost = self.cost(q, next);
-            self.engine.set_budget(self.queues[q as usize].entity, budget.max(cost));
+            self.engine.set_budget(self.queues[q].entity, budget.max(cost));
         }
     }
 
     /// The default budget; with `max_budget` = 0 the measured largest budget takes its place.
     fn history_default(&self, history: History) -> u64 {
-        if self.values.max_budget == 0 { self.max_budget } else { history.default_budget }
+        if self.values.max_budget == 0 { self.estimate.max_budget } else { history.default_budget }
     }
 
     fn feedback(&self, q: QueueId, raised: bool, reason: Reason) -> Option<u64> {
-        let (min, max) = (self.min_budget(q), self.max_budget);
-        let queue = &self.queues[q as usize];
+        let (min, max) = (self.min_budget(q), self.estimate.max_budget);
+        let queue = &self.queues[q];
         let (old, used) = (queue.max_budget, self.engine.entity(queue.entity).used);
         let budget = if !queue.sync {
             max
         } else if raised && self.is(Generation::Mainline) {
             2 * min
         } else if !self.values.on.budget_doubling {
-            let reference = self.reference(Some(q));
+            let reference = self.reference(q);
             match reason {
                 Reason::TooIdle => old.saturating_sub(LESS).max(min),
                 Reason::BudgetTimeout => reference - reference / 4,
@@ -102,7 +91,7 @@ impl Bfq {
                 Reason::Preempted => return None,
             }
         };
-        let clip = self.settled(Some(q)) && self.values.max_budget == 0;
+        let clip = self.estimate.settled(&self.constants, queue.slots) && self.values.max_budget == 0;
         Some(if clip { budget.min(max) } else { budget })
     }
 }

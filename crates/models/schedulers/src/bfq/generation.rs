@@ -36,6 +36,13 @@ pub(super) struct Constants {
 /// Outstanding requests of a queue that is alone are limited to so many times its quantum.
 pub(super) const ALONE: u32 = 4;
 
+impl Constants {
+    /// Does it follow this generation or a later one?
+    pub(super) fn is(&self, generation: Generation) -> bool {
+        self.generation >= generation
+    }
+}
+
 impl Generation {
     /// As users type them, the default first.
     pub const NAMES: &[&str] = &["mainline", "v7r8", "v1", "original"];

@@ -1,5 +1,5 @@
 //! Injection: while the device idles for a queue, a few requests of others are served, as many as do not measurably slow
-//! it. Wakers: a queue whose completions let another queue continue is served while the device idles for that one.
+//! it. A queue's waker is served while the device idles for that queue.
 
 use dumbwaiter_block::RequestId;
 
@@ -17,14 +17,14 @@ impl Bfq {
     /// The first pending request of a process arrived.
     pub(super) fn sample_on_arrival(&mut self, q: QueueId, now: Now) {
         self.detect_waker(q, now);
-        if now.tick >= self.queues[q as usize].injection.lowered_at + self.spans.ms_1000 {
+        if now.tick >= self.queues[q].injection.lowered_at + self.time.spans.ms_1000 {
             self.reset_injection(q, now);
         }
-        let injection = self.queues[q as usize].injection;
-        let idle = self.in_driver == 0;
-        if self.in_service == Some(q)
+        let injection = self.queues[q].injection;
+        let idle = self.device.in_driver == 0;
+        if self.slot.serves(q)
             && (idle || (injection.base > 0 && self.sampling.injected))
-            && now.tick >= injection.lowered_at + self.spans.ms_10
+            && now.tick >= injection.lowered_at + self.time.spans.ms_10
         {
             self.sampling.since = now.at.0;
             self.sampling.awaited = true;
@@ -36,7 +36,7 @@ impl Bfq {
 
     pub(super) fn reset_injection(&mut self, q: QueueId, now: Now) {
         self.sampling.forget();
-        let queue = &mut self.queues[q as usize];
+        let queue = &mut self.queues[q];
         queue.injection.base = 0;
         queue.injection.limit = u32::from(!queue.short_think);
         queue.injection.lowered_at = now.tick;
@@ -55,18 +55,18 @@ impl Bfq {
             return;
         }
         let time = now.at.0.saturating_sub(self.sampling.since);
-        let injection = &mut self.queues[q as usize].injection;
+        let injection = &mut self.queues[q].injection;
         let old = injection.limit;
         if injection.base > 0 && self.sampling.injected {
             let threshold = injection.base * 3 / 2;
             if time >= threshold && old > 0 {
                 injection.limit -= 1;
                 injection.lowered_at = now.tick;
-            } else if time < threshold && old <= self.max_in_driver {
+            } else if time < threshold && old <= self.device.max_in_driver {
                 injection.limit += 1;
             }
         }
-        let alone = self.in_driver == 1;
+        let alone = self.device.in_driver == 1;
         if (injection.base == 0 && alone) || time < injection.base {
             if injection.base == 0 {
                 injection.limit = old.max(1);
@@ -90,21 +90,21 @@ impl Bfq {
         if !self.admits_injection(q) {
             return None;
         }
-        let queue = &self.queues[q as usize];
+        let queue = &self.queues[q];
         let (raised, short_think) = (queue.raise.coeff > 1, queue.short_think);
-        let limit = self.queues[q as usize].injection.limit;
-        if self.in_driver >= limit {
+        let limit = self.queues[q].injection.limit;
+        if self.device.in_driver >= limit {
             return None;
         }
         let any = !raised || !short_think;
         let found = self.engine.active_leaves().take(CANDIDATES).map(|e| self.engine.entity(e).owner).find(|c| {
-            let queue = &self.queues[*c as usize];
+            let queue = &self.queues[*c];
             queue.next != NONE
                 && (any || queue.raise.coeff > 1)
                 && self.cost(*c, queue.next) <= self.engine.entity(queue.entity).left()
-                && !(!self.rotational
-                    && self.entries[queue.next as usize].sectors >= LARGE_SECTORS
-                    && self.in_driver >= 1)
+                && !(!self.device.rotational
+                    && self.requests[queue.next].sectors >= LARGE_SECTORS
+                    && self.device.in_driver >= 1)
         });
         self.sampling.injected |= found.is_some();
         found
@@ -112,45 +112,45 @@ impl Bfq {
 
     /// Of the queues related to the one in service, the first that can be served meanwhile.
     pub(super) fn injected_relation(&self, q: QueueId) -> Option<QueueId> {
-        let queue = &self.queues[q as usize];
+        let queue = &self.queues[q];
         if !self.values.on.wakers {
             return None;
         }
-        let own = self.processes.get(queue.task as usize).map_or(NONE, |p| p.async_queue);
+        let own = self.processes.get(queue.task).map_or(NONE, |p| p.async_queue);
         let related = [own, queue.waker, queue.woken];
         related.into_iter().find(|r| *r != NONE && self.fits(*r, *r == own, queue.task))
     }
 
     /// May requests of unrelated queues be served while the device idles for this one?
     pub(super) fn admits_injection(&self, q: QueueId) -> bool {
-        let queue = &self.queues[q as usize];
-        let alone_raised = queue.raise.coeff > 1 && self.raised_busy <= 1 && queue.short_think;
+        let queue = &self.queues[q];
+        let alone_raised = queue.raise.coeff > 1 && self.counts.raised <= 1 && queue.short_think;
         !self.idling_boosts(q) && !alone_raised
     }
 
     /// Does this queue have a request that fits its budget? `own`: of this task only.
     fn fits(&self, q: QueueId, own: bool, task: u32) -> bool {
-        let queue = &self.queues[q as usize];
+        let queue = &self.queues[q];
         queue.busy
-            && self.in_service != Some(q)
+            && !self.slot.serves(q)
             && queue.next != NONE
-            && (!own || self.entries[queue.next as usize].task == task)
+            && (!own || self.requests[queue.next].task == task)
             && self.cost(q, queue.next) <= self.engine.entity(queue.entity).left()
     }
 
     fn detect_waker(&mut self, q: QueueId, now: Now) {
-        let last = self.last_completed;
-        let queue = &self.queues[q as usize];
+        let last = self.device.last_completed;
+        let queue = &self.queues[q];
         if !self.values.on.wakers
             || last == NONE
             || last == q
             || queue.short_think
-            || now.at.0.saturating_sub(self.last_completion) >= WAKER_NS
+            || now.at.0.saturating_sub(self.device.last_completion) >= WAKER_NS
         {
             return;
         }
         let window = 128 * self.values.slice_idle;
-        let queue = &mut self.queues[q as usize];
+        let queue = &mut self.queues[q];
         if last != queue.tentative_waker || now.at.0 > queue.waker_since.saturating_add(window) {
             queue.tentative_waker = last;
             queue.waker_detections = 1;
@@ -160,58 +160,7 @@ impl Bfq {
         }
         if queue.waker_detections == 3 {
             queue.tentative_waker = NONE;
-            self.set_waker(q, last);
-        }
-    }
-
-    /// Makes `waker` the waker of `q`, which becomes its most recently woken.
-    pub(super) fn set_waker(&mut self, q: QueueId, waker: QueueId) {
-        self.drop_waker(q);
-        self.queues[q as usize].waker = waker;
-        let next = std::mem::replace(&mut self.queues[waker as usize].woken, q);
-        self.queues[q as usize].woken_next = next;
-        if next != NONE {
-            self.queues[next as usize].woken_previous = q;
-        }
-    }
-
-    /// `q` became busy: it is the most recently woken of its waker.
-    pub(super) fn woke(&mut self, q: QueueId) {
-        let waker = self.queues[q as usize].waker;
-        if waker != NONE && self.queues[waker as usize].woken != q {
-            self.set_waker(q, waker);
-        }
-    }
-
-    fn drop_waker(&mut self, q: QueueId) {
-        let queue = &mut self.queues[q as usize];
-        let waker = std::mem::replace(&mut queue.waker, NONE);
-        if waker == NONE {
-            return;
-        }
-        let next = std::mem::replace(&mut queue.woken_next, NONE);
-        let previous = std::mem::replace(&mut queue.woken_previous, NONE);
-        match previous {
-            NONE => self.queues[waker as usize].woken = next,
-            _ => self.queues[previous as usize].woken_next = next,
-        }
-        if next != NONE {
-            self.queues[next as usize].woken_previous = previous;
-        }
-    }
-
-    /// The queue is freed: removes every reference to it.
-    pub(super) fn forget_relations(&mut self, q: QueueId) {
-        self.drop_waker(q);
-        let mut at = std::mem::replace(&mut self.queues[q as usize].woken, NONE);
-        while at != NONE {
-            let queue = &mut self.queues[at as usize];
-            queue.waker = NONE;
-            queue.woken_previous = NONE;
-            at = std::mem::replace(&mut queue.woken_next, NONE);
-        }
-        if self.last_completed == q {
-            self.last_completed = NONE;
+            self.queues.set_waker(q, last);
         }
     }
 }

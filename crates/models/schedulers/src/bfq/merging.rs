@@ -1,8 +1,8 @@
 //! Early queue merge: processes that read next to each other share one queue, so that their requests go out in order;
 //! split when what they share turns random. Queues created together on flash are merged for good.
 
+use super::processes::Saved;
 use super::queue::{LONG_AGO, NONE, QueueId, Raise};
-use super::saved::Saved;
 use super::{Bfq, Generation, Now};
 
 /// Positions this near are close, sectors.
@@ -13,14 +13,14 @@ const STABLE_MS: u64 = 600;
 impl Bfq {
     /// The queue that the request (or arrival) at `sector` of `q` should join, if any.
     pub(super) fn cooperator(&mut self, q: QueueId, task: u32, sector: u64, now: Now) -> Option<QueueId> {
-        if !self.values.on.merging || !self.queues[q as usize].sync {
+        if !self.values.on.merging || !self.queues[q].sync {
             return None;
         }
         if let Some(found) = self.stable_cooperator(q, task, now) {
             return found;
         }
-        let queue = &self.queues[q as usize];
-        if self.nonrot_queueing || self.too_late(q, now) {
+        let queue = &self.queues[q];
+        if self.device.nonrot_queueing || self.too_late(q, now) {
             return None;
         }
         let scheduled = queue.merge_into;
@@ -28,36 +28,35 @@ impl Bfq {
             return Some(scheduled);
         }
         // A seeky queue may not cooperate: there is no need to look for a queue near it.
-        if self.busy_total() == 1 || queue.seeky() {
+        if self.counts.total() == 1 || queue.seeky() {
             return None;
         }
-        if let Some(serving) = self.in_service
+        if let Some(serving) = self.slot.queue
             && serving != q
-            && self.slot_last_pos.abs_diff(sector) <= CLOSE
+            && self.slot.last_pos.abs_diff(sector) <= CLOSE
             && self.may_cooperate(q, serving, now)
             && let Some(found) = self.schedule_merge(q, serving)
         {
             return Some(found);
         }
-        let near = self.close_queue(self.queues[q as usize].group, sector).filter(|c| *c != q)?;
+        let near = self.groups.nearest(self.queues[q].group, sector, CLOSE).filter(|c| *c != q)?;
         if self.may_cooperate(q, near, now) { self.schedule_merge(q, near) } else { None }
     }
 
     /// `Some` where a scheduled stable merge decides.
     fn stable_cooperator(&mut self, q: QueueId, task: u32, now: Now) -> Option<Option<QueueId>> {
-        let candidate = self.processes[task as usize].stable_candidate;
+        let candidate = self.processes[task].stable_candidate;
         if candidate == NONE {
             return None;
         }
-        let queue = &self.queues[q as usize];
-        let stable = self.clock.from_ms(STABLE_MS);
+        let queue = &self.queues[q];
+        let stable = self.time.clock.from_ms(STABLE_MS);
         if queue.just_created || now.tick <= queue.split + stable || now.tick <= queue.created + stable {
             return None;
         }
-        self.processes[task as usize].stable_candidate = NONE;
+        self.processes[task].stable_candidate = NONE;
         let found = if self.idling_boosts(q) { None } else { self.schedule_merge(q, candidate) };
-        self.queues[candidate as usize].held -= 1;
-        self.free_if_unused(candidate);
+        self.let_go(candidate);
         if let Some(into) = found {
             self.mark_stable(task, into);
         }
@@ -66,23 +65,23 @@ impl Bfq {
 
     /// Marks `task` and the owner of the queue it joins: they will not split.
     fn mark_stable(&mut self, task: u32, into: QueueId) {
-        self.processes[task as usize].stably_merged = true;
-        let owner = self.queues[into as usize].task;
-        if let Some(process) = self.processes.get_mut(owner as usize) {
+        self.processes[task].stably_merged = true;
+        let owner = self.queues[into].task;
+        if let Some(process) = self.processes.get_mut(owner) {
             process.stably_merged = true;
         }
     }
 
     /// Queues merge only within 100 ms from their first request.
     fn too_late(&self, q: QueueId, now: Now) -> bool {
-        let queue = &self.queues[q as usize];
+        let queue = &self.queues[q];
         self.is(Generation::Mainline)
             && queue.served_since_backlogged > 0
-            && now.tick > queue.first_io + self.spans.ms_100
+            && now.tick > queue.first_io + self.time.spans.ms_100
     }
 
     fn may_cooperate(&self, q: QueueId, with: QueueId, now: Now) -> bool {
-        let (a, b) = (&self.queues[q as usize], &self.queues[with as usize]);
+        let (a, b) = (&self.queues[q], &self.queues[with]);
         let idle = crate::mechanisms::wf2q::Class::Idle;
         let (class_a, class_b) = (self.class_of(q), self.class_of(with));
         a.group == b.group
@@ -95,35 +94,23 @@ impl Bfq {
             && b.sync
     }
 
-    /// The queue whose next request is nearest to `sector`, of the next one above and the next one below.
-    fn close_queue(&self, group: u32, sector: u64) -> Option<QueueId> {
-        let tree = &self.groups[group as usize].positions;
-        let after = self.positions.first_from(tree, sector);
-        let before = match after {
-            Some(q) if self.positions.key(q) == sector => return Some(q),
-            Some(q) => self.positions.previous(q),
-            None => tree.last(),
-        };
-        [after, before].into_iter().flatten().find(|q| self.positions.key(*q).abs_diff(sector) <= CLOSE)
-    }
-
     fn schedule_merge(&mut self, q: QueueId, into: QueueId) -> Option<QueueId> {
         let mut into = into;
-        if self.queues[into as usize].processes == 0 {
+        if self.queues[into].processes == 0 {
             return None;
         }
-        while self.queues[into as usize].merge_into != NONE {
-            into = self.queues[into as usize].merge_into;
+        while self.queues[into].merge_into != NONE {
+            into = self.queues[into].merge_into;
             if into == q {
                 return None;
             }
         }
-        let (a, b) = (&self.queues[q as usize], &self.queues[into as usize]);
+        let (a, b) = (&self.queues[q], &self.queues[into]);
         if into == q || a.processes == 0 || b.processes == 0 || a.group != b.group {
             return None;
         }
-        self.queues[q as usize].merge_into = into;
-        self.queues[into as usize].held += 1;
+        self.queues[q].merge_into = into;
+        self.queues[into].held += 1;
         Some(into)
     }
 
@@ -131,56 +118,42 @@ impl Bfq {
     pub(super) fn merge_queues(&mut self, task: u32, q: QueueId, into: QueueId, now: Now) {
         self.save(q);
         self.save(into);
-        let old = &self.queues[q as usize];
+        let old = &self.queues[q];
         let (io_bound, waker, raise) = (old.io_bound, old.waker, old.raise);
-        self.queues[q as usize].io_bound = false;
-        let target = &mut self.queues[into as usize];
+        self.queues[q].io_bound = false;
+        let target = &mut self.queues[into];
         target.io_bound |= io_bound;
         if waker != NONE && target.waker == NONE && waker != into {
-            self.set_waker(into, waker);
+            self.queues.set_waker(into, waker);
         }
-        let target = &mut self.queues[into as usize];
+        let target = &mut self.queues[into];
         if target.raise.coeff == 1 && raise.coeff > 1 {
             target.raise = raise;
-            if target.busy {
-                self.raised_busy += 1;
-            }
+            self.counts.raise_changed(target, false);
             self.raise_changed(into);
         }
         if raise.coeff > 1 {
-            self.queues[q as usize].raise.coeff = 1;
-            if self.queues[q as usize].busy {
-                self.raised_busy -= 1;
-            }
+            self.queues[q].raise.coeff = 1;
+            self.counts.raise_changed(&self.queues[q], true);
             self.raise_changed(q);
         }
-        let target = &mut self.queues[into as usize];
+        let target = &mut self.queues[into];
         target.coop = true;
         target.task = NONE;
         target.processes += 1;
-        self.queues[q as usize].task = NONE;
-        let group = self.queues[q as usize].group as usize;
+        self.queues[q].task = NONE;
+        let group = self.queues[q].group;
         if self.groups[group].last_created == q {
             self.groups[group].last_created = into;
         }
-        self.processes[task as usize].queue = into;
+        self.processes[task].queue = into;
         self.release(q, now);
-    }
-
-    /// A process leaves a queue.
-    pub(super) fn release(&mut self, q: QueueId, now: Now) {
-        self.queues[q as usize].processes -= 1;
-        let queue = &self.queues[q as usize];
-        if queue.processes == 0 && queue.busy && queue.is_empty() && self.in_service != Some(q) {
-            self.idle_out_of_service(q, now);
-        }
-        self.free_if_unused(q);
     }
 
     fn save(&mut self, q: QueueId) {
         let raise_ticks = self.raise_ticks();
         let coeff = self.values.raise_coeff;
-        let queue = &self.queues[q as usize];
+        let queue = &self.queues[q];
         if queue.task == NONE {
             return;
         }
@@ -190,12 +163,12 @@ impl Bfq {
                 coeff,
                 max_time: raise_ticks,
                 soft_rt: false,
-                start_or_end: self.last_seen.tick,
+                start_or_end: self.time.now.tick,
                 interactive_start: LONG_AGO,
                 served: 0,
             };
         }
-        self.saved[queue.task as usize] = Some(Saved {
+        *self.processes.saved_mut(queue.task) = Some(Saved {
             think: queue.think,
             short_think: queue.short_think,
             io_bound: queue.io_bound,
@@ -210,29 +183,28 @@ impl Bfq {
 
     /// The process leaves the queue it shares; or, if it is alone in it, reclaims it. Returns a reclaimed queue.
     pub(super) fn split(&mut self, task: u32, now: Now) -> Option<QueueId> {
-        let q = self.processes[task as usize].queue;
-        let queue = &mut self.queues[q as usize];
+        let q = self.processes[task].queue;
+        let queue = &mut self.queues[q];
         if queue.processes == 1 {
             queue.coop = false;
             queue.split_wanted = false;
             queue.task = task;
             return Some(q);
         }
-        self.processes[task as usize].queue = NONE;
+        self.processes[task].queue = NONE;
         self.release(q, now);
         None
     }
 
     /// Restores, after a split, the state that the process's queue had before the merge.
     pub(super) fn resume(&mut self, q: QueueId, task: u32, now: Now) {
-        let over = |bfq: &Bfq, raise: &Raise| {
-            now.tick > raise.start_or_end + raise.max_time || bfq.queues[q as usize].large_burst
-        };
-        let Some(saved) = self.saved[task as usize].take() else {
-            self.queues[q as usize].split = now.tick;
+        let over =
+            |bfq: &Bfq, raise: &Raise| now.tick > raise.start_or_end + raise.max_time || bfq.queues[q].large_burst;
+        let Some(saved) = self.processes.saved_mut(task).take() else {
+            self.queues[q].split = now.tick;
             return;
         };
-        let queue = &mut self.queues[q as usize];
+        let queue = &mut self.queues[q];
         let was_raised = queue.raise.coeff > 1;
         queue.short_think = saved.short_think;
         queue.io_bound = saved.io_bound;
@@ -246,21 +218,14 @@ impl Bfq {
         queue.split = now.tick;
         let raise = saved.raise;
         if raise.coeff > 1 && over(self, &raise) {
-            if raise.soft_rt && !self.queues[q as usize].large_burst && !self.interrupted_is_over(q, now) {
+            if raise.soft_rt && !self.queues[q].large_burst && !self.interrupted_is_over(q, now) {
                 self.back_to_interactive(q);
             } else {
-                self.queues[q as usize].raise.coeff = 1;
+                self.queues[q].raise.coeff = 1;
             }
         }
         self.raise_changed(q);
-        let queue = &self.queues[q as usize];
-        if queue.busy {
-            match (was_raised, queue.raise.coeff > 1) {
-                (false, true) => self.raised_busy += 1,
-                (true, false) => self.raised_busy -= 1,
-                _ => {}
-            }
-        }
+        self.counts.raise_changed(&self.queues[q], was_raised);
     }
 
     /// A sync queue was created: merge it with the one created before it, now or later?
@@ -268,12 +233,12 @@ impl Bfq {
         if !self.values.on.merging || !self.values.on.stable_merge {
             return q;
         }
-        let queue = &self.queues[q as usize];
-        let group = queue.group as usize;
+        let queue = &self.queues[q];
+        let group = queue.group;
         let last = self.groups[group].last_created;
         let fits = last != NONE && {
-            let other = &self.queues[last as usize];
-            queue.created <= other.created + self.clock.from_ms(STABLE_MS)
+            let other = &self.queues[last];
+            queue.created <= other.created + self.time.clock.from_ms(STABLE_MS)
                 && queue.level == other.level
                 && self.wanted_class(q) == self.wanted_class(last)
         };
@@ -281,18 +246,18 @@ impl Bfq {
             self.groups[group].last_created = q;
             return q;
         }
-        if queue.created > self.queues[last as usize].created + self.clock.from_ms(BURST_MS) {
+        if queue.created > self.queues[last].created + self.time.clock.from_ms(BURST_MS) {
             return q;
         }
-        if self.nonrot_queueing {
+        if self.device.nonrot_queueing {
             if let Some(into) = self.schedule_merge(q, last) {
                 self.mark_stable(task, into);
                 self.merge_queues(task, q, into, now);
                 return into;
             }
         } else {
-            self.processes[task as usize].stable_candidate = last;
-            self.queues[last as usize].held += 1;
+            self.processes[task].stable_candidate = last;
+            self.queues[last].held += 1;
         }
         q
     }
@@ -305,21 +270,6 @@ impl Bfq {
                 into
             }
             None => q,
-        }
-    }
-
-    /// Keeps the tree by position in step with a queue's next request.
-    pub(super) fn move_position(&mut self, q: QueueId) {
-        let flash = self.nonrot_queueing;
-        let queue = &mut self.queues[q as usize];
-        let tree = &mut self.groups[queue.group as usize].positions;
-        if std::mem::take(&mut queue.by_position) {
-            self.positions.remove(tree, q);
-        }
-        if queue.next != NONE && queue.sync && self.values.on.merging && !flash {
-            let key = self.sorted.key(queue.next);
-            self.positions.insert(tree, q, key);
-            queue.by_position = true;
         }
     }
 }

@@ -1,10 +1,10 @@
-//! State of queues, processes and groups.
+//! State of queues.
 
 use dumbwaiter_block::Nanos;
 
 use crate::mechanisms::list::List;
 use crate::mechanisms::ordered::Tree;
-use crate::mechanisms::wf2q::{Class, EntityId, NodeId};
+use crate::mechanisms::wf2q::EntityId;
 
 /// Index of a [`Queue`].
 pub(super) type QueueId = u32;
@@ -267,76 +267,50 @@ impl Queue {
     }
 }
 
-/// State of a process.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Process {
-    /// Its sync queue.
-    pub(super) queue: QueueId,
-    /// The async queue it used last.
-    pub(super) async_queue: QueueId,
-    /// Its requests that have not completed.
-    pub(super) requests: u32,
-    /// The queue to merge with when this process's queue is old enough.
-    pub(super) stable_candidate: QueueId,
-    pub(super) stably_merged: bool,
-    /// Class and level of its last request.
-    pub(super) prio: Option<(Class, u8)>,
+/// All queues.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queues {
+    all: Vec<Queue>,
+    free: Vec<QueueId>,
 }
 
-impl Process {
-    pub(super) const NEW: Process = Process {
-        queue: NONE,
-        async_queue: NONE,
-        requests: 0,
-        stable_candidate: NONE,
-        stably_merged: false,
-        prio: None,
-    };
-}
+impl Queues {
+    /// The number that the next queue gets.
+    pub(super) fn next_id(&self) -> QueueId {
+        self.free.last().copied().unwrap_or(self.all.len() as QueueId)
+    }
 
-/// State of a tenant.
-#[derive(Clone, Debug)]
-pub(super) struct Group {
-    /// The tenant, queues and nested groups that use it; without any its number is free.
-    pub(super) references: u32,
-    pub(super) node: NodeId,
-    pub(super) entity: Option<EntityId>,
-    pub(super) parent: Option<u32>,
-    /// Requests its queues hold, and those of the groups in it.
-    pub(super) allocated: u32,
-    /// Async queues: eight levels of RT, eight of BE, one of IDLE.
-    pub(super) async_queues: [QueueId; 17],
-    pub(super) last_created: QueueId,
-    /// Configured weight.
-    pub(super) weight: u32,
-    /// Queues that are busy or have requests in flight, and groups in it that have such.
-    pub(super) pending: u32,
-    pub(super) active_children: u32,
-    /// Its weight in the counters.
-    pub(super) counted: Option<u64>,
-    /// Queues by the position of their next request.
-    pub(super) positions: Tree,
-}
-
-impl Group {
-    /// The group of one tenant.
-    pub(super) fn new(node: NodeId, entity: Option<EntityId>, parent: Option<u32>, weight: u32) -> Group {
-        Group {
-            references: 1,
-            node,
-            entity,
-            parent,
-            allocated: 0,
-            async_queues: [NONE; 17],
-            last_created: NONE,
-            weight,
-            pending: 0,
-            active_children: 0,
-            counted: None,
-            positions: Tree::default(),
+    /// Adds a queue, under [`Queues::next_id`].
+    pub(super) fn add(&mut self, queue: Queue) {
+        match self.free.pop() {
+            Some(q) => self[q] = queue,
+            None => self.all.push(queue),
         }
     }
+
+    /// The queue is gone; its number may be used again.
+    pub(super) fn free(&mut self, q: QueueId) {
+        self[q].live = false;
+        self.free.push(q);
+    }
+
+    /// The queue of this number, if there is one.
+    pub(super) fn get(&self, q: QueueId) -> Option<&Queue> {
+        self.all.get(q as usize).filter(|queue| queue.live)
+    }
+
+    /// All that there are.
+    pub(super) fn live(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
+        (0..).zip(&self.all).filter(|(_, queue)| queue.live)
+    }
+
+    /// Numbers in use or free: all are below.
+    pub(super) fn len(&self) -> QueueId {
+        self.all.len() as QueueId
+    }
 }
+
+by_number!(Queues: Queue);
 
 #[cfg(test)]
 mod tests {

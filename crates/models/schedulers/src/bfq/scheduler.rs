@@ -1,10 +1,10 @@
 //! The calls of the block layer.
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler, Side, Traits,
-    Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, Replayable, RequestId, Scheduler, Side, Traits, Tunable,
 };
 
+use super::limits::is_sync;
 use super::queue::NONE;
 use super::{Bfq, Generation, arrival, settings};
 
@@ -15,34 +15,32 @@ impl Scheduler for Bfq {
     }
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
-        let now = self.at(ctx.now);
+        let now = self.time.at(ctx.now);
         match place {
             Place::Tail => self.arrive(id, ctx, now),
             Place::Head => {
                 let q = self.queue_of(id, ctx, now);
                 self.own(id, q);
-                self.entries[id.index()].at_head = true;
-                self.head.push_front(&mut self.links, id);
-                self.queued_head += 1;
+                self.requests.push_head(id);
             }
         }
     }
 
     fn has_work(&self, _hw_queue: usize) -> bool {
-        self.queued_head + self.queued > 0
+        self.requests.any()
     }
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
-        let now = self.at(ctx.now);
-        if self.idle_until.is_some_and(|t| t <= now.at) {
+        let now = self.time.at(ctx.now);
+        if self.slot.idle_until.is_some_and(|t| t <= now.at) {
             self.idled_out(now);
         }
         self.choose(now)
     }
 
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
-        let now = self.at(ctx.now);
-        if self.entries.get(id.index()).is_none_or(|e| e.queue == NONE) {
+        let now = self.time.at(ctx.now);
+        if self.requests.get(id).is_none_or(|e| e.queue == NONE) {
             return false;
         }
         self.finish(id, now)
@@ -58,12 +56,14 @@ impl Scheduler for Bfq {
 
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         let join = index.lookup(io, ctx).or_else(|| {
-            let process = self.processes.get(io.task.0 as usize)?;
-            let sync = io.op == Op::Read || io.flags.any(dumbwaiter_block::Flags::SYNC);
-            let q = if sync { process.queue } else { process.async_queue };
-            let queue = self.queues.get(q as usize).filter(|queue| queue.live)?;
+            let process = self.processes.get(io.task.0)?;
+            let queue = self.queues.get(process.queue_for(is_sync(io)))?;
             let end = io.sector + u64::from(io.sectors);
-            let into = self.sorted.first_from(&queue.sorted, end).filter(|id| self.sorted.key(*id) == end)?;
+            let into = self
+                .requests
+                .sorted
+                .first_from(&queue.sorted, end)
+                .filter(|id| self.requests.sorted.key(*id) == end)?;
             let into = RequestId(into);
             dumbwaiter_block::merge::compatible(&ctx.requests[into], io).then_some(Join { into, side: Side::Front })
         })?;
@@ -71,99 +71,81 @@ impl Scheduler for Bfq {
     }
 
     fn merged(&mut self, join: Join, ctx: &Context<'_>) {
-        self.at(ctx.now);
+        self.time.at(ctx.now);
         let id = join.into;
         let request = &ctx.requests[id];
-        self.entries[id.index()].sectors = request.sectors;
-        if self.entries[id.index()].at_head || join.side != Side::Front {
+        self.requests[id.0].sectors = request.sectors;
+        if self.requests[id.0].at_head || join.side != Side::Front {
             return;
         }
-        let q = self.entries[id.index()].queue;
-        let overtakes = self.sorted.previous(id.0).is_some_and(|p| self.sorted.key(p) > request.sector);
-        let queue = &mut self.queues[q as usize];
-        self.sorted.rekey(&mut queue.sorted, id.0, request.sector);
+        let q = self.requests[id.0].queue;
+        let overtakes =
+            self.requests.sorted.previous(id.0).is_some_and(|p| self.requests.sorted.key(p) > request.sector);
+        let queue = &mut self.queues[q];
+        self.requests.sorted.rekey(&mut queue.sorted, id.0, request.sector);
         if !overtakes {
             return;
         }
-        let before = queue.next;
-        let next = self.better(before, id.0, self.head_pos);
-        self.queues[q as usize].next = next;
-        if next != before {
+        if self.consider(q, id) {
             self.fit_budget(q);
             self.move_position(q);
         }
     }
 
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
-        let now = self.at(ctx.now);
-        self.entries[survivor.index()].sectors = ctx.requests[survivor].sectors;
-        let (mine, other) = (self.entries[survivor.index()], self.entries[absorbed.index()]);
+        let now = self.time.at(ctx.now);
+        self.requests[survivor.0].sectors = ctx.requests[survivor].sectors;
+        let (mine, other) = (self.requests[survivor.0], self.requests[absorbed.0]);
         if other.at_head {
-            self.head.remove(&mut self.links, absorbed);
-            self.queued_head -= 1;
+            self.requests.remove_head(absorbed);
         } else {
             if mine.queue == other.queue && !mine.at_head && other.deadline < mine.deadline {
-                self.entries[survivor.index()].deadline = other.deadline;
-                let fifo = &mut self.queues[mine.queue as usize].fifo;
-                fifo.remove(&mut self.links, survivor);
-                fifo.insert_before(&mut self.links, survivor, absorbed);
+                self.requests[survivor.0].deadline = other.deadline;
+                let fifo = &mut self.queues[mine.queue].fifo;
+                fifo.remove(&mut self.requests.links, survivor);
+                fifo.insert_before(&mut self.requests.links, survivor, absorbed);
             }
-            if mine.queue == other.queue && !mine.at_head && self.queues[other.queue as usize].next == absorbed.0 {
-                self.queues[other.queue as usize].next = survivor.0;
+            if mine.queue == other.queue && !mine.at_head && self.queues[other.queue].next == absorbed.0 {
+                self.queues[other.queue].next = survivor.0;
                 self.move_position(other.queue);
             }
-            let sector = self.sorted.key(absorbed.0);
+            let sector = self.requests.sorted.key(absorbed.0);
             self.detach(other.queue, absorbed, sector, now);
         }
-        self.entries[absorbed.index()].queue = NONE;
-        self.processes[other.task as usize].requests -= 1;
-        self.allocate(other.queue, -1);
-        self.free_if_unused(other.queue);
+        self.forget_request(absorbed);
     }
 
     fn former(&self, id: RequestId) -> Option<RequestId> {
-        self.sorted_at(id).then(|| self.sorted.previous(id.0))?.map(RequestId)
+        self.requests.is_sorted(id).then(|| self.requests.sorted.previous(id.0))?.map(RequestId)
     }
 
     fn latter(&self, id: RequestId) -> Option<RequestId> {
-        self.sorted_at(id).then(|| self.sorted.next(id.0))?.map(RequestId)
+        self.requests.is_sorted(id).then(|| self.requests.sorted.next(id.0))?.map(RequestId)
     }
 
     fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
-        let sync = io.op == Op::Read || io.flags.any(dumbwaiter_block::Flags::SYNC);
-        if !self.values.on.depth_limits {
-            return nr_requests;
-        }
-        let part = |sixteenths| self.part_of_slots(sixteenths, nr_requests);
-        let limit = match (sync, io.op == Op::Read, self.raised_busy > 0) {
-            (true, true, _) => nr_requests,
-            (true, false, false) => part(12),
-            (true, false, true) => part(6),
-            (false, _, false) => part(8),
-            (false, _, true) => part(3),
-        };
-        if self.over_share(io, sync, limit) { 1 } else { limit }
+        if self.values.on.depth_limits { self.limit_of(io, nr_requests) } else { nr_requests }
     }
 
     fn smallest_limit(&self, nr_requests: u32) -> u32 {
-        if self.values.on.depth_limits { self.part_of_slots(3, nr_requests) } else { nr_requests }
+        if self.values.on.depth_limits { self.device.part_of_slots(3, nr_requests) } else { nr_requests }
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
             Event::Timer => {
-                if let Some(due) = self.idle_until.filter(|t| *t <= ctx.now) {
-                    let now = self.at(due);
+                if let Some(due) = self.slot.idle_until.filter(|t| *t <= ctx.now) {
+                    let now = self.time.at(due);
                     self.idled_out(now);
-                    self.at(ctx.now);
+                    self.time.at(ctx.now);
                 }
             }
             Event::TaskExited(task) => {
-                let now = self.at(ctx.now);
+                let now = self.time.at(ctx.now);
                 self.task_exited(task.0, now);
             }
             Event::TaskChanged(task) => {
-                let q = self.processes.get(task.0 as usize).map_or(NONE, |p| p.queue);
+                let q = self.processes.get(task.0).map_or(NONE, |p| p.queue);
                 if q != NONE
                     && let Some(own) = ctx.tenants.task(task)
                 {
@@ -174,16 +156,16 @@ impl Scheduler for Bfq {
             Event::TenantAdded(_) => self.tenant_added(ctx),
             Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
             Event::TenantRetired(tenant) => {
-                let now = self.at(ctx.now);
+                let now = self.time.at(ctx.now);
                 self.tenant_retired(tenant, now);
             }
-            Event::RotationalChanged(rotational) => self.rotational = rotational,
+            Event::RotationalChanged(rotational) => self.device.rotational = rotational,
             Event::TaskAdded(_) | Event::DepthChanged { .. } => {}
         }
     }
 
     fn timer(&self) -> Option<Nanos> {
-        self.idle_until
+        self.slot.idle_until
     }
 
     fn tunables(&self) -> &'static [Tunable] {
@@ -204,16 +186,15 @@ impl Scheduler for Bfq {
             self.end_all_raises();
         }
         match name {
-            "max_budget" if self.values.max_budget > 0 => self.max_budget = self.values.max_budget,
+            "max_budget" if self.values.max_budget > 0 => self.estimate.max_budget = self.values.max_budget,
             "max_budget" => self.retune(),
             "timeout_sync" if self.values.max_budget == 0 => self.retune(),
             "group_double_charge" => self.engine.options_mut().group_double_charge = value != 0,
             "idle_look_in" => self.engine.options_mut().idle_class_look_in = value != 0,
             "group_weights" => {
-                for i in 0..self.groups.len() {
-                    if let Some(entity) = self.groups[i].entity {
-                        let weight = self.group_weight(self.groups[i].weight);
-                        self.engine.set_weight(entity, weight);
+                for group in self.groups.iter() {
+                    if let Some(entity) = group.entity {
+                        self.engine.set_weight(entity, self.group_weight(group.weight));
                     }
                 }
             }
@@ -228,16 +209,16 @@ impl Scheduler for Bfq {
     fn describe(&self, ctx: &Context<'_>) -> String {
         let mut text = format!(
             "tick {}: in service {:?}, waiting until {:?}, {} queued, {} in the driver, hw_tag {}, max budget {}, peak rate {}\n",
-            self.clock.ticks(ctx.now),
-            self.in_service,
-            self.idle_until.map(|t| t.0),
-            self.queued,
-            self.in_driver,
-            self.hw_tag,
-            self.max_budget,
-            self.peak.rate
+            self.time.clock.ticks(ctx.now),
+            self.slot.queue,
+            self.slot.idle_until.map(|t| t.0),
+            self.requests.queued,
+            self.device.in_driver,
+            self.device.hw_tag,
+            self.estimate.max_budget,
+            self.estimate.peak.rate
         );
-        for (q, queue) in self.queues.iter().enumerate().filter(|(_, q)| q.live) {
+        for (q, queue) in self.queues.live() {
             let entity = self.engine.entity(queue.entity);
             text += &format!(
                 "queue {q}: task {} {} {:?} weight {} queued {:?} in flight {} S {} F {} V {} used {} of {} (max {}) busy {} waiting {} short_think {} io_bound {} seeky {} coop {} mean think {:?} injection {:?} raise {:?} deadline tick {} next {}\n",
@@ -280,25 +261,20 @@ impl Scheduler for Bfq {
 
 impl Replayable for Bfq {
     fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        let now = self.at(ctx.now);
+        let now = self.time.at(ctx.now);
         self.force(id, now);
     }
 }
 
 impl Bfq {
-    /// Is this request queued in sector order?
-    fn sorted_at(&self, id: RequestId) -> bool {
-        self.entries.get(id.index()).is_some_and(|e| e.queue != NONE && !e.at_head && e.queued)
-    }
-
     /// Only I/O of a request's own queue may join it.
     fn may_join(&self, io: &Io, into: RequestId, ctx: &Context<'_>) -> bool {
-        let sync = io.op == Op::Read || io.flags.any(dumbwaiter_block::Flags::SYNC);
+        let sync = is_sync(io);
         if sync && !ctx.requests[into].sync() {
             return false;
         }
-        let Some(process) = self.processes.get(io.task.0 as usize) else { return false };
-        let q = if sync { process.queue } else { process.async_queue };
-        self.entries.get(into.index()).is_some_and(|e| e.queue == q && q != NONE)
+        let Some(process) = self.processes.get(io.task.0) else { return false };
+        let q = process.queue_for(sync);
+        self.requests.get(into).is_some_and(|e| e.queue == q && q != NONE)
     }
 }

@@ -1,8 +1,10 @@
-//! Tenants that come, change and go, and the groups that stand for them.
+//! Tenants that come, change and go, with the groups that stand for them; and tasks that go.
 
 use dumbwaiter_block::{Context, TenantId};
 
-use super::queue::{Group, NONE, QueueId};
+use super::groups::Group;
+use super::processes::Process;
+use super::queue::{NONE, QueueId};
 use super::reason::Reason;
 use super::{Bfq, Now};
 use crate::mechanisms::nesting;
@@ -17,10 +19,7 @@ impl Bfq {
     /// The group of a tenant. The root's tasks have no group around them in the engine: their queues are siblings of the
     /// outermost groups. A tenant that is alone is the root.
     pub(super) fn group_of(&mut self, tenant: u32, ctx: &Context<'_>) -> u32 {
-        while tenant as usize >= self.tenants.len() {
-            self.tenants.push(NONE);
-        }
-        let known = self.tenants[tenant as usize];
+        let known = self.groups.of_tenant(tenant);
         if known != NONE {
             return known;
         }
@@ -28,23 +27,16 @@ impl Bfq {
         let group = match own {
             Some(own) if !is_root(tenant, ctx) => {
                 let parent = nesting::parent_of(&own, ctx.tenants).map(|p| self.group_of(p.0, ctx));
-                let above = parent.map_or(NodeId::ROOT, |p| self.groups[p as usize].node);
+                let above = parent.map_or(NodeId::ROOT, |p| self.groups[p].node);
                 if let Some(parent) = parent {
-                    self.groups[parent as usize].references += 1;
+                    self.groups[parent].references += 1;
                 }
                 let (entity, inside) = self.engine.add_group(above, NONE, self.group_weight(own.weight));
                 Group::new(inside, Some(entity), parent, own.weight)
             }
             _ => Group::new(NodeId::ROOT, None, None, own.map_or(100, |own| own.weight)),
         };
-        let id = self.free_groups.pop().unwrap_or(self.groups.len() as u32);
-        if id as usize == self.groups.len() {
-            self.groups.push(group);
-        } else {
-            self.groups[id as usize] = group;
-        }
-        self.tenants[tenant as usize] = id;
-        id
+        self.groups.add(tenant, group)
     }
 
     /// A tenant's weight in the engine.
@@ -54,40 +46,33 @@ impl Bfq {
 
     /// The process belongs to another tenant now: it takes its queue along, or leaves a shared one.
     pub(super) fn change_group(&mut self, task: u32, q: QueueId, group: u32, now: Now) -> QueueId {
-        if self.queues[q as usize].coop || self.queues[q as usize].merge_into != NONE {
-            self.processes[task as usize].queue = NONE;
-            self.saved[task as usize] = None;
+        if self.queues[q].coop || self.queues[q].merge_into != NONE {
+            self.processes[task].queue = NONE;
+            *self.processes.saved_mut(task) = None;
             self.release(q, now);
             return NONE;
         }
-        if self.in_service == Some(q) {
+        if self.slot.serves(q) {
             self.expire(q, Reason::Preempted, false, now);
         }
-        let busy = self.queues[q as usize].busy;
+        let busy = self.queues[q].busy;
         if busy {
             self.idle_out_of_service(q, now);
         }
-        let pending = self.queues[q as usize].pending;
+        let pending = self.queues[q].pending;
         self.set_pending(q, false);
-        if self.queues[q as usize].by_position {
-            let queue = &mut self.queues[q as usize];
-            queue.by_position = false;
-            self.positions.remove(&mut self.groups[queue.group as usize].positions, q);
-        }
-        let old = self.queues[q as usize].group as usize;
-        if self.groups[old].last_created == q {
-            self.groups[old].last_created = NONE;
-        }
-        let allocated = self.queues[q as usize].allocated as i32;
+        self.leave_group(q);
+        let old = self.queues[q].group;
+        let allocated = self.queues[q].allocated as i32;
         self.allocate(q, -allocated);
-        let node = self.groups[group as usize].node;
-        self.engine.move_leaf(self.queues[q as usize].entity, node);
-        self.queues[q as usize].group = group;
+        let node = self.groups[group].node;
+        self.engine.move_leaf(self.queues[q].entity, node);
+        self.queues[q].group = group;
         self.allocate(q, allocated);
-        self.groups[group as usize].references += 1;
-        self.release_group(old as u32);
-        if busy && !self.queues[q as usize].is_empty() {
-            let queue = &self.queues[q as usize];
+        self.groups[group].references += 1;
+        self.release_group(old);
+        if busy && !self.queues[q].is_empty() {
+            let queue = &self.queues[q];
             let budget = queue.max_budget.max(self.cost(q, queue.next));
             self.engine.set_budget(queue.entity, budget);
             self.engine.set_used(queue.entity, 0);
@@ -103,9 +88,9 @@ impl Bfq {
     /// One more tenant: one that was alone before, without a group in the engine, has siblings now. Its processes follow
     /// with their next request.
     pub(super) fn tenant_added(&mut self, ctx: &Context<'_>) {
-        for tenant in 0..self.tenants.len() {
-            let group = self.groups.get(self.tenants[tenant] as usize);
-            if !is_root(tenant as u32, ctx) && group.is_some_and(|g| g.entity.is_none()) {
+        for tenant in 0..self.groups.tenants() {
+            let group = self.groups.of_tenant(tenant);
+            if !is_root(tenant, ctx) && group != NONE && self.groups[group].entity.is_none() {
                 self.part_from_group(tenant);
             }
         }
@@ -113,78 +98,66 @@ impl Bfq {
 
     /// A tenant's weight changed; or its parent: then it and the tenants nested in it get new groups.
     pub(super) fn tenant_changed(&mut self, tenant: TenantId, ctx: &Context<'_>) {
-        let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-        let (Some(known), Some(own)) = (self.groups.get(group as usize), ctx.tenants.tenant(tenant)) else { return };
-        let Some(entity) = known.entity else { return };
-        self.groups[group as usize].weight = own.weight;
+        let group = self.groups.of_tenant(tenant.0);
+        let Some(own) = ctx.tenants.tenant(tenant).filter(|_| group != NONE) else { return };
+        let Some(entity) = self.groups[group].entity else { return };
+        self.groups[group].weight = own.weight;
         self.engine.set_weight(entity, self.group_weight(own.weight));
-        let group_of = |parent: TenantId| self.tenants.get(parent.0 as usize).copied().unwrap_or(NONE);
-        let parent = nesting::parent_of(own, ctx.tenants).map(group_of);
-        if parent == self.groups[group as usize].parent {
+        let parent = nesting::parent_of(own, ctx.tenants).map(|parent| self.groups.of_tenant(parent.0));
+        if parent == self.groups[group].parent {
             return;
         }
-        for index in 0..self.tenants.len() {
-            if self.is_in(self.tenants[index], group) {
+        for index in 0..self.groups.tenants() {
+            if self.groups.is_in(self.groups.of_tenant(index), group) {
                 self.part_from_group(index);
             }
         }
     }
 
-    /// Is it this group, or nested in it?
-    fn is_in(&self, group: u32, above: u32) -> bool {
-        let mut at = Some(group).filter(|g| *g != NONE);
-        while let Some(g) = at.filter(|g| *g != above) {
-            at = self.groups[g as usize].parent;
-        }
-        at.is_some()
-    }
-
     /// A tenant was retired, and its number may be used again.
     pub(super) fn tenant_retired(&mut self, tenant: TenantId, now: Now) {
-        let index = tenant.0 as usize;
-        let Some(group) = self.tenants.get(index).copied().filter(|g| *g != NONE) else { return };
+        let group = self.groups.of_tenant(tenant.0);
+        if group == NONE {
+            return;
+        }
         // Processes that moved to another tenant since their last request leave their queues.
         for task in 0..self.processes.len() {
             let q = self.processes[task].queue;
-            if q != NONE && self.queues[q as usize].group == group {
-                self.task_exited(task as u32, now);
+            if q != NONE && self.queues[q].group == group {
+                self.task_exited(task, now);
             }
         }
-        self.part_from_group(index);
+        self.part_from_group(tenant.0);
     }
 
     /// A tenant's group has no tenant any more; it goes when its last queue does.
-    fn part_from_group(&mut self, tenant: usize) {
-        let group = std::mem::replace(&mut self.tenants[tenant], NONE);
-        for slot in 0..self.groups[group as usize].async_queues.len() {
-            let q = std::mem::replace(&mut self.groups[group as usize].async_queues[slot], NONE);
-            if q == NONE {
-                continue;
+    fn part_from_group(&mut self, tenant: u32) {
+        let group = self.groups.part(tenant);
+        for slot in 0..self.groups[group].async_queues.len() {
+            let q = std::mem::replace(&mut self.groups[group].async_queues[slot], NONE);
+            if q != NONE {
+                self.processes.drop_async_queue(q);
+                self.let_go(q);
             }
-            for process in self.processes.iter_mut().filter(|p| p.async_queue == q) {
-                process.async_queue = NONE;
-            }
-            self.queues[q as usize].held -= 1;
-            self.free_if_unused(q);
         }
         self.release_group(group);
     }
 
-    /// A tenant, a queue or a nested group does not use this group any more.
-    pub(super) fn release_group(&mut self, group: u32) {
-        let own = &mut self.groups[group as usize];
-        own.references -= 1;
-        if own.references > 0 {
-            return;
+    /// A process ended, or parts from its tenant.
+    pub(super) fn task_exited(&mut self, task: u32, now: Now) {
+        let Some(Process { queue: q, stable_candidate, .. }) = self.processes.forget(task) else { return };
+        if stable_candidate != NONE {
+            self.let_go(stable_candidate);
         }
-        let (entity, parent) = (own.entity.take(), own.parent);
-        if let Some(entity) = entity {
-            self.engine.remove_group(entity);
-        }
-        self.forget_burst_of(group);
-        self.free_groups.push(group);
-        if let Some(parent) = parent {
-            self.release_group(parent);
+        if q != NONE {
+            let queue = &mut self.queues[q];
+            if queue.task == task {
+                queue.task = NONE;
+            }
+            if self.slot.serves(q) && queue.is_empty() && queue.processes == 1 {
+                self.expire(q, Reason::NoMoreRequests, false, now);
+            }
+            self.release(q, now);
         }
     }
 }

@@ -116,10 +116,12 @@ impl Subject for Drive {
             time: limits.time,
             ios: limits.ios,
             least_ios: LEAST_IOS.max(2 * u64::from(load.depth)),
+            batching: None,
         };
         let before = waited_ns();
-        let ended = closed_loop::closed_loop(&self.target, limits, stop, || addresses.next(), |io| timed.push(io))
-            .map_err(|e| Error::Device(format!("{path}: {}: {e}", load.name)))?;
+        let ended =
+            closed_loop::closed_loop(&self.target, limits, Some(stop), || addresses.next(), |io| timed.push(io))
+                .map_err(|e| Error::Device(format!("{path}: {}: {e}", load.name)))?;
         let length = timed.first().zip(timed.last()).map_or(Nanos::ZERO, |(a, b)| b.completed.since(a.submitted));
         self.waited_of[0] += waited_ns().saturating_sub(before);
         self.waited_of[1] += length.0;

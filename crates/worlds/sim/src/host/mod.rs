@@ -8,13 +8,12 @@ mod profile;
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{Nanos, Op, PollStats};
 
 pub use dumbwaiter_scenario::Completion;
 
 use self::activity::Timeline;
 pub use self::activity::{Activity, Kind, PAIRS};
-use self::hybrid::PollStats;
 pub(crate) use self::hybrid::RingTime;
 pub use self::profile::{FREE, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost};
 

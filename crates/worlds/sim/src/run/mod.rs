@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use dumbwaiter_block::{
-    BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, ServiceOracle, Stack, TaskId, Tenants,
+    BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, ServiceOracle, Stack, TaskId, TenantId, Tenants,
 };
-use dumbwaiter_controllers::set_deadline;
+use dumbwaiter_controllers::TenantLimits;
 use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::Recorder;
-use dumbwaiter_scenario::load::{Change, Thread};
+use dumbwaiter_scenario::load::{Change, Thread, set_controllers};
 
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
@@ -163,6 +163,8 @@ pub struct RunParts<'a> {
     pub host: Host,
     /// The recorder.
     pub recorder: Recorder,
+    /// Limits and reservations of tenants.
+    pub limits: Vec<(TenantId, TenantLimits)>,
     /// The load.
     pub threads: Vec<Thread>,
     /// Scheduled changes, sorted by time.
@@ -223,10 +225,8 @@ impl<'a> Run<'a> {
             run.layer.attach_oracle(oracle);
         }
         run.device.set_class_weights(run.layer.scheduler().class_weights());
-        for state in &run.threads {
-            let thread = &state.running.thread;
-            set_deadline(&mut run.layer, Nanos::ZERO, thread.task, thread.deadline);
-        }
+        let threads = run.threads.iter().map(|state| &state.running.thread);
+        set_controllers(&mut run.layer, &parts.limits, threads);
         for (number, (at, _)) in run.changes.iter().enumerate() {
             run.events.push(*at, EventKind::Change(number as u32));
         }

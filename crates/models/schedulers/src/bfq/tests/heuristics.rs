@@ -41,8 +41,8 @@ fn idle_only_to_wait() {
         }
         for ms in 1..5000 {
             lab.run(Nanos::from_ms(ms));
-            let idle = lab.scheduler.in_driver == 0 && lab.scheduler.has_work(0);
-            assert!(!idle || lab.scheduler.idle_until.is_some(), "{generation:?} at {ms} ms");
+            let idle = lab.scheduler.device.in_driver == 0 && lab.scheduler.has_work(0);
+            assert!(!idle || lab.scheduler.slot.idle_until.is_some(), "{generation:?} at {ms} ms");
         }
     }
 }
@@ -93,9 +93,9 @@ fn switching_low_latency_off_ends_all_raises() {
     lab.add(reader(0, level(0)));
     lab.add(Client { start: Nanos::from_ms(500), ..reader(1, level(4)) });
     lab.run(Nanos::from_secs(2));
-    assert!(lab.scheduler.raised_busy > 0);
+    assert!(lab.scheduler.counts.raised > 0);
     lab = lab.set("low_latency", 0);
-    assert_eq!(lab.scheduler.raised_busy, 0);
+    assert_eq!(lab.scheduler.counts.raised, 0);
     lab.run(Nanos::from_secs(40));
     close(lab.shares(Nanos::from_secs(3), Nanos::MAX)[1], 1.0 / 3.0, 0.02, "weight 40 of 120");
 }
@@ -110,8 +110,8 @@ fn a_large_burst_is_not_raised() {
                 lab.add(Client { sectors: 8, depth: 1, start, stop: start + Nanos::from_ms(1), ..reader(i, level(4)) });
             }
             lab.run(Nanos::from_ms(1000 + apart * n + 5));
-            let raised = lab.scheduler.queues.iter().filter(|q| q.live && q.raise.coeff > 1).count() as u64;
-            let marked = lab.scheduler.queues.iter().filter(|q| q.live && q.large_burst).count() as u64;
+            let raised = lab.scheduler.queues.live().filter(|(_, q)| q.raise.coeff > 1).count() as u64;
+            let marked = lab.scheduler.queues.live().filter(|(_, q)| q.large_burst).count() as u64;
             assert_eq!(marked, if n < large { 0 } else { n }, "{generation:?}, {n} queues");
             assert!(if n < large { raised == n } else { raised < n }, "{generation:?}, {n} queues: {raised} raised");
         }
@@ -195,9 +195,9 @@ proptest! {
             lab.add(Client { tenant: client.tenant % tenants as u32, ..client });
         }
         lab.run(Nanos::from_secs(60));
-        prop_assert_eq!((lab.scheduler.queued, lab.scheduler.in_driver), (0, 0));
+        prop_assert_eq!((lab.scheduler.requests.queued, lab.scheduler.device.in_driver), (0, 0));
         prop_assert!(lab.requests.is_empty());
-        for queue in lab.scheduler.queues.iter().filter(|q| q.live && q.busy) {
+        for (_, queue) in lab.scheduler.queues.live().filter(|(_, q)| q.busy) {
             prop_assert!(queue.is_empty());
         }
     }

@@ -62,24 +62,16 @@ impl Checked for Bfq {
 }
 
 fn check(bfq: &Bfq) {
-    let live = || bfq.queues.iter().filter(|q| q.live);
-    assert_eq!(live().filter(|q| q.busy).count(), bfq.busy_total() as usize);
-    assert_eq!(live().map(|q| q.queued[0] + q.queued[1]).sum::<u32>(), bfq.queued);
-    assert_eq!(live().map(|q| q.in_flight).sum::<u32>(), bfq.in_driver);
-    assert_eq!(live().filter(|q| q.busy && q.raise.coeff > 1).count(), bfq.raised_busy as usize);
-    assert_eq!(live().filter(|q| q.pending).count(), bfq.pending as usize);
-    assert_eq!(live().filter(|q| q.pending && q.constantly_seeky).count(), bfq.pending_seeky as usize);
-    assert_eq!(bfq.groups.iter().filter(|g| g.pending > 0).count(), bfq.groups_pending as usize);
-    let crowded = bfq.groups.iter().filter(|g| g.entity.is_some() && g.active_children > 1).count();
-    assert_eq!(crowded, bfq.crowded_groups as usize);
-    let counted: u32 = bfq.weight_counts.iter().map(|w| w.1).sum();
-    assert_eq!(live().filter(|q| q.counted.is_some()).count(), counted as usize);
-    for (i, queue) in bfq.queues.iter().enumerate().filter(|(_, q)| q.live) {
+    let live = || bfq.queues.live().map(|(_, q)| q);
+    assert_eq!(live().map(|q| q.queued[0] + q.queued[1]).sum::<u32>(), bfq.requests.queued);
+    assert_eq!(live().map(|q| q.in_flight).sum::<u32>(), bfq.device.in_driver);
+    bfq.counts.check(&bfq.queues, &bfq.groups);
+    for (q, queue) in bfq.queues.live() {
         assert_eq!(queue.is_empty(), queue.next == NONE);
         assert!(queue.is_empty() || queue.busy);
         assert!(!queue.busy || queue.pending);
         let entity = bfq.engine.entity(queue.entity);
         let oversized = queue.max_budget.max(512);
-        assert!(bfq.in_service != Some(i as u32) || entity.used <= entity.budget.max(oversized));
+        assert!(!bfq.slot.serves(q) || entity.used <= entity.budget.max(oversized));
     }
 }

@@ -96,7 +96,7 @@ fn history_does_not_move_shares() {
             for (share, ideal) in settled(&mut lab, generation).into_iter().zip([0.125, 0.25, 0.625]) {
                 close(share, ideal, 0.01, &format!("{generation:?}, {exhausted} after exhaustion"));
             }
-            for queue in lab.scheduler.queues.iter().filter(|q| q.live) {
+            for (_, queue) in lab.scheduler.queues.live() {
                 assert!((1..=16384).contains(&queue.max_budget), "{}", queue.max_budget);
             }
         }

@@ -18,12 +18,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, Tenants};
-use dumbwaiter_controllers::set_deadline;
+use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, TenantId, Tenants};
+use dumbwaiter_controllers::TenantLimits;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
-use dumbwaiter_scenario::load::{Change, Thread};
+use dumbwaiter_scenario::load::{Change, Thread, set_controllers};
 
 use crate::drive::usage::Usage;
 use crate::drive::verify::{Verifier, Watch};
@@ -51,6 +51,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) stack: Stack,
     pub(crate) tenants: Tenants,
     pub(crate) task_specs: Vec<TaskSpec>,
+    pub(crate) limits: Vec<(TenantId, TenantLimits)>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's changes, in order.
@@ -164,9 +165,7 @@ impl<'a> Run<'a> {
         };
         let mut disk =
             Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.stack, parts.tenants, disk_options)?;
-        for thread in &parts.threads {
-            set_deadline(disk.layer_mut(), Nanos::ZERO, thread.task, thread.deadline);
-        }
+        set_controllers(disk.layer_mut(), &parts.limits, parts.threads.iter());
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
         Ok(Run {
             notes: disk.notes().to_vec(),
