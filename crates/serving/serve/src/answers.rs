@@ -1,4 +1,4 @@
-//! How a disk answers questions and carries out orders.
+//! A disk answers questions and carries out orders.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,9 @@ use dumbwaiter_block::{Context, Handover, Nanos};
 use dumbwaiter_controllers::depth_search;
 
 use crate::Error;
+use crate::event::ClientEvent;
 use crate::histogram::LatencyHistogram;
+use crate::order::Order;
 use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
 use crate::settings::{DEVICE_DEPTH, DeviceDepth, ExportSettings, place};
 use crate::shard::Shard;
@@ -23,41 +25,46 @@ fn ms(time: Nanos) -> f64 {
 }
 
 impl Shard {
-    /// Answers a question. An error ends the disk; a refusal is an answer.
+    /// Answers a question, or refuses it.
     pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
-        let done = match question {
-            Question::Ping => Ok(()),
-            Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
-            Question::Explain => return Ok(Answer::Explanation(self.explain())),
-            Question::CheckReload(target) => self.check_reload(&target),
-            Question::Reload(target) => match self.reload(&target) {
-                Ok(before) => return Ok(Answer::Settings(Box::new(before))),
-                Err(error) => Err(error),
-            },
+        match question {
+            Question::Ping => {}
+            Question::Order(order) => return self.carry_out(order),
+            Question::CheckReload(target) => self.check_reload(&target)?,
+            Question::Reload(target) => return Ok(Answer::Settings(Box::new(self.reload(&target)?))),
             Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
-            Question::Histogram { export } => match self.find(&export) {
-                Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
-                Err(error) => Err(error),
-            },
-            Question::Weight { export, weight } => {
-                self.find(&export).and_then(|index| self.volume.set_weight(index, weight))
-            }
-            Question::Limit { export, iops, bytes } => self.change(&export, |settings| {
+        }
+        Ok(Answer::Done)
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<Answer, Error> {
+        match order {
+            Order::List {} | Order::Stats {} => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Order::Explain { .. } => return Ok(Answer::Explanation(self.explain())),
+            Order::Histogram { export } => return Ok(Answer::Histogram(self.histogram(self.find(&export)?))),
+            Order::Set { export: Some(export), settings, .. } => self.set(&export, &settings)?,
+            Order::Set { export: None, settings, disk } => return self.carry_out(Order::of_disk(&settings, disk)?),
+            Order::SetWeight { export, weight } => self.volume.set_weight(self.find(&export)?, weight)?,
+            Order::SetLimit { export, iops, bytes } => self.change(&export, |settings| {
                 (settings.limit_iops, settings.limit_bytes) = (iops, bytes);
-            }),
-            Question::Reservation { export, iops } => self.change(&export, |settings| settings.reservation_iops = iops),
-            Question::Scheduler { scheduler } => self.set_scheduler(&scheduler),
-            Question::Setting { name, value } => {
-                let now = self.volume.disk.now();
-                let set = self.volume.disk.layer_mut().set_tunable(now, &name, value);
-                set.map_err(|e| Error::Scheduler(e.to_string()))
+            })?,
+            Order::SetReservation { export, iops } => {
+                self.change(&export, |settings| settings.reservation_iops = iops)?;
             }
-            Question::DeviceDepth { depth } => self.set_depth(depth),
-            Question::Add { export } => self.add(*export),
-            Question::Remove { export, hard } => self.remove(&export, hard),
-            Question::Resize { export, size } => self.resize(&export, size),
-        };
-        Ok(done.map_or_else(Answer::Refused, |()| Answer::Done))
+            Order::SetScheduler { scheduler, .. } => self.set_scheduler(&scheduler)?,
+            Order::SetSetting { name, value, .. } => {
+                let now = self.volume.disk.now();
+                let set = self.volume.disk.layer_mut().set_tunable(now, &name, i128::from(value));
+                set.map_err(|e| Error::Scheduler(e.to_string()))?;
+            }
+            Order::SetDepth { depth, .. } => self.set_depth(depth)?,
+            Order::Add { export, .. } => self.add(export)?,
+            Order::Remove { export, hard } => self.remove(&export, hard)?,
+            // Who gave the order waits until the export is gone.
+            Order::Drain { export, .. } => self.remove(&export, false)?,
+            Order::Resize { export, size } => self.resize(&export, size)?,
+        }
+        Ok(Answer::Done)
     }
 
     fn find(&self, export: &str) -> Result<u32, Error> {
@@ -174,7 +181,7 @@ impl Shard {
         if tenant.connections == 0 {
             self.volume.remove_tenant(index);
         } else if hard {
-            self.disconnect_tenant(index);
+            self.disconnect_tenant(index)?;
         }
         Ok(())
     }
@@ -197,7 +204,7 @@ impl Shard {
 
     /// Has the tenant a client whose disk must not become smaller?
     pub(crate) fn refuses_to_shrink(&self, index: u32) -> bool {
-        self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink())
+        self.clients.iter().flatten().any(|client| client.info().tenant == index && !client.info().may_shrink)
     }
 
     /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
@@ -221,8 +228,8 @@ impl Shard {
         if let Some(tenant) = self.volume.tenant_mut(index) {
             (tenant.size, tenant.settings) = (size, settings);
         }
-        for client in self.clients.iter_mut().flatten().filter(|client| client.tenant() == index) {
-            client.resized(size);
+        for client in self.clients.iter_mut().flatten().filter(|client| client.info().tenant == index) {
+            client.handle(ClientEvent::Resized(size), &mut self.volume)?;
         }
         self.publish(index)
     }

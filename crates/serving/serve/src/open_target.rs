@@ -142,7 +142,6 @@ fn emulate(name: &str, model: &str, store: MemoryStore) -> Result<OpenTarget, Er
         max_request_bytes: own.max_sectors.saturating_mul(SECTOR_BYTES as u32).min(MAX_REQUEST_BYTES),
         depth: Some(own.depth),
         kernel_scheduler: String::new(),
-        model: model.name().to_owned(),
         direct: true,
     };
     Ok(OpenTarget {
@@ -181,7 +180,6 @@ fn null(text: &str) -> Result<OpenTarget, Error> {
         max_request_bytes: MAX_REQUEST_BYTES,
         depth: None,
         kernel_scheduler: String::new(),
-        model: "null".to_owned(),
         direct: true,
     };
     Ok(OpenTarget {

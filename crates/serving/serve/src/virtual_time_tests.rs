@@ -7,7 +7,7 @@ use dumbwaiter_measure::pv;
 use dumbwaiter_path::{VirtualDevice, VirtualRequest};
 use dumbwaiter_schedulers::Choice;
 
-use crate::load::next_random;
+use crate::bench::next_random;
 use crate::memory_store::MemoryStore;
 use crate::open_target;
 use crate::settings::{DeviceDepth, ExportSettings, TargetSettings, place};
@@ -185,7 +185,7 @@ impl Lab {
     }
 }
 
-/// What tenants of these exports and clients move in windows of 5 s after the first: PV of each window and bytes in all.
+/// The bytes that tenants of these exports and clients move in windows of 5 s after the first: PV of each window and bytes in all.
 fn windows(target: &str, scheduler: &str, depth: DeviceDepth, clients: &[Client]) -> (Vec<f64>, f64) {
     let mut lab = Lab::new(target, scheduler, depth, &WEIGHTS).with(clients);
     lab.run(Nanos::from_secs(5));
@@ -283,7 +283,7 @@ fn a_reserved_tenant_has_its_rate_whatever_others_do() {
             let weight_alone = 8000.0 * f64::from(weight) / f64::from(weight + 2 * others);
             let floor = f64::from(reserved).max(if neighbours.bytes == 4096 { weight_alone } else { 0.0 });
             assert!(rate >= 0.98 * floor, "{rate} IOPS of {reserved}, weight {weight} against {others}");
-            // What is not reserved is shared by weight, so it gets no more than it needs.
+            // The rest is shared by weight, so it gets no more than it needs.
             assert!(rate <= 1.02 * floor.max(weight_alone) || neighbours.bytes != 4096, "{rate} IOPS of {reserved}");
         }
     }

@@ -9,6 +9,7 @@ use dumbwaiter_path::{Buffer, Data, Disk, Event, Interest, WatchId};
 
 use crate::Error;
 use crate::buffers::Buffers;
+use crate::event::{ClientEvent, VolumeEvent};
 use crate::operation::{Command, Operation, Stage};
 use crate::settings::{ExportSettings, check_overlap, place};
 use crate::tenant::Tenant;
@@ -16,36 +17,6 @@ use crate::zeroes::Zeroes;
 
 /// The result of an I/O that a limit held back until its client was gone.
 const GIVEN_UP: Errno = Errno(libc::ESHUTDOWN);
-
-/// A command that is done.
-pub(crate) struct Done {
-    pub(crate) token: u64,
-    pub(crate) result: Result<(), Errno>,
-    /// What came with the command.
-    pub(crate) data: Data,
-}
-
-/// What a turn of a volume answers with.
-pub(crate) enum Happened {
-    Done(Done),
-    /// A receive, by its tag.
-    Received {
-        tag: u64,
-        buffer: Buffer,
-        result: Result<usize, Errno>,
-    },
-    /// A driver has answered a command, by its tag.
-    Commanded {
-        tag: u64,
-        result: i32,
-    },
-    /// A descriptor of an owner's is ready.
-    Ready {
-        watch: WatchId,
-        owner: u32,
-    },
-    Woken,
-}
 
 /// A disk with its tenants.
 pub(crate) struct Volume {
@@ -56,9 +27,9 @@ pub(crate) struct Volume {
     tenants: Vec<Option<Tenant>>,
     operations: Vec<Operation>,
     free: Vec<u32>,
-    /// What happened since the last turn ended.
-    happened: Vec<Happened>,
-    events: Vec<Event>,
+    /// Events since the last turn ended.
+    events: Vec<VolumeEvent>,
+    disk_events: Vec<Event>,
     /// Owners of watched descriptors, by the watch's index.
     watchers: Vec<u32>,
     /// Direct I/O takes memory that is aligned to so many bytes.
@@ -86,8 +57,8 @@ impl Volume {
             tenants: Vec::new(),
             operations: Vec::new(),
             free: Vec::new(),
-            happened: Vec::new(),
             events: Vec::new(),
+            disk_events: Vec::new(),
             watchers: Vec::new(),
             memory_align,
             flush_failed: false,
@@ -100,7 +71,7 @@ impl Volume {
         }
     }
 
-    /// Adds a tenant; answers with its place.
+    /// Adds a tenant; answers with its number.
     pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
         settings.check()?;
         if self.tenants().any(|(_, tenant)| tenant.settings.name == settings.name) {
@@ -235,7 +206,7 @@ impl Volume {
             _ => None,
         };
         if refused.is_some() || (length == 0 && command != Command::Flush) {
-            self.happened.push(Happened::Done(Done { token, result: refused.map_or(Ok(()), Err), data }));
+            self.events.push(VolumeEvent::completed(token, refused.map_or(Ok(()), Err), data));
             return Ok(());
         }
         if let Some(own) = self.tenant_mut(tenant) {
@@ -295,12 +266,12 @@ impl Volume {
         self.operations.len() == self.free.len()
     }
 
-    /// Serves: waits until something happened, at most until `deadline`.
-    pub(crate) fn turn(&mut self, deadline: Option<Nanos>, happened: &mut Vec<Happened>) -> Result<(), Error> {
-        let due = if self.happened.is_empty() && self.events.is_empty() { deadline } else { Some(self.disk.now()) };
-        let mut events = std::mem::take(&mut self.events);
-        self.disk.turn(due, &mut events)?;
-        for event in events.drain(..) {
+    /// Serves: waits for an event, at most until `deadline`. `events` is empty before.
+    pub(crate) fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<VolumeEvent>) -> Result<(), Error> {
+        let due = if self.events.is_empty() && self.disk_events.is_empty() { deadline } else { Some(self.disk.now()) };
+        let mut disk_events = std::mem::take(&mut self.disk_events);
+        self.disk.turn(due, &mut disk_events)?;
+        for event in disk_events.drain(..) {
             match event {
                 Event::Completed { finished, data } => {
                     self.completed(finished.io.token as u32, finished.result, data)?;
@@ -315,22 +286,28 @@ impl Volume {
                     ));
                 }
                 Event::Received { tag, buffer, result } => {
-                    self.happened.push(Happened::Received { tag, buffer, result })
+                    self.notify(tag as u32, ClientEvent::Received { buffer, result });
                 }
-                Event::Commanded { tag, result } => self.happened.push(Happened::Commanded { tag, result }),
+                Event::Commanded { tag, result } => {
+                    self.notify((tag >> 32) as u32, ClientEvent::DriverAnswered { tag: tag as u32, result });
+                }
                 Event::Ready { watch, .. } => {
                     let owner = self.watchers.get(watch.index()).copied().unwrap_or(u32::MAX);
-                    self.happened.push(Happened::Ready { watch, owner });
+                    self.notify(owner, ClientEvent::Ready(watch));
                 }
-                Event::Woken => self.happened.push(Happened::Woken),
+                Event::Woken => self.events.push(VolumeEvent::Woken),
             }
         }
-        self.events = events;
-        if self.fills_device_first && !self.happened.is_empty() && self.disk.layer().queued() > 0 {
-            self.disk.send(&mut self.events)?;
+        self.disk_events = disk_events;
+        if self.fills_device_first && !self.events.is_empty() && self.disk.layer().queued() > 0 {
+            self.disk.send(&mut self.disk_events)?;
         }
-        std::mem::swap(&mut self.happened, happened);
+        std::mem::swap(&mut self.events, events);
         Ok(())
+    }
+
+    fn notify(&mut self, owner: u32, event: ClientEvent) {
+        self.events.push(VolumeEvent::Of { owner, event });
     }
 
     /// An I/O of an operation is done: the next stage, or the end.
@@ -418,7 +395,7 @@ impl Volume {
             }
             own.latency.add(now.since(since));
         }
-        self.happened.push(Happened::Done(Done { token, result, data }));
+        self.events.push(VolumeEvent::completed(token, result, data));
     }
 
     /// How long the oldest request of each tenant has waited, by place.
@@ -486,15 +463,15 @@ mod tests {
                 let read = Command::Read { offset: 4096 * token, length: 4096 };
                 volume.submit(tenant, task, read, Data::Buffer(Buffer::new(4096)), token).unwrap();
             }
-            let mut happened = Vec::new();
-            while happened.is_empty() {
-                volume.turn(None, &mut happened).unwrap();
+            let mut events = Vec::new();
+            while events.is_empty() {
+                volume.turn(None, &mut events).unwrap();
             }
             let waiting = u64::from(!fills_device_first);
-            assert_eq!((happened.len(), volume.disk.layer().queued()), (1, waiting), "{fills_device_first}");
-            happened.clear();
-            while happened.is_empty() {
-                volume.turn(None, &mut happened).unwrap();
+            assert_eq!((events.len(), volume.disk.layer().queued()), (1, waiting), "{fills_device_first}");
+            events.clear();
+            while events.is_empty() {
+                volume.turn(None, &mut events).unwrap();
             }
         }
     }

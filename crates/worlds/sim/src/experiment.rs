@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Setup, TickClock};
-use dumbwaiter_devices::{DeviceModel, Kind};
+use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
@@ -65,16 +65,6 @@ impl Prepared {
     pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
         host_profile(&scenario.host.profile)?;
         Ok(Prepared { load: dumbwaiter_scenario::load::Prepared::new(scenario)? })
-    }
-
-    /// Notes on the traces, for the report.
-    pub fn notes(&self) -> &[String] {
-        &self.load.notes
-    }
-
-    /// Virtual length of one run, if it is known before the run.
-    pub fn expected(&self) -> Option<Nanos> {
-        self.load.expected()
     }
 
     /// Simulates one cell with the first of the scenario's completion methods.
@@ -172,7 +162,7 @@ pub(crate) fn start<'a>(
         tasks: load.task_specs,
     });
     let profile = host_profile(&s.host.profile)?;
-    let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
+    let legacy_link = facts.rotational || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
     let device_seed = seed ^ DEVICE_SEED;
     let replacements = replacements(s, config.setup)?;

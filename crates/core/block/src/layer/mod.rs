@@ -11,6 +11,7 @@
 
 mod check;
 mod complete;
+mod controllers;
 mod corridor;
 mod exchange;
 mod fault;
@@ -18,6 +19,7 @@ mod insert;
 mod members;
 mod merging;
 mod parts;
+mod passage;
 mod population;
 mod replace;
 mod service;

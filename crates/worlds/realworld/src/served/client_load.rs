@@ -13,12 +13,13 @@ use dumbwaiter_measure::{
     ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
     Unfinished,
 };
+use dumbwaiter_protocols::nbd::socket::{Address, Answered, NbdClient};
 use dumbwaiter_protocols::nbd::wire::command_flag;
 use dumbwaiter_protocols::nbd::{Command, Request};
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_scenario::load::{Change, Load, Prepared, Replays};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_serve::{Address, Answered, DiskStats, Inspector, NbdClient, Order};
+use dumbwaiter_serve::{DiskStats, Inspector, Order};
 use dumbwaiter_workloads::{Next, Want};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -230,7 +231,10 @@ impl<'a> ClientLoad<'a> {
         }
         let export = export_name(state.thread.tenant.0 as usize);
         let connection = self.connections.len();
-        self.connections.push(NbdClient::connect(&self.address, &export).map_err(Error::failed)?);
+        let failed = |e| Error::failed(format!("a client of export `{export}`: {e}"));
+        let mut client = NbdClient::connect(&self.address, &export).map_err(failed)?;
+        client.set_nonblocking().map_err(failed)?;
+        self.connections.push(client);
         state.connections[at] = Some(connection);
         Ok(connection)
     }
@@ -386,7 +390,7 @@ impl<'a> ClientLoad<'a> {
             all.iter().map(|fd| fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)).collect();
         let mut answered = std::mem::take(&mut self.answered);
         for (connection, _) in self.connections.iter_mut().zip(has_answers).filter(|(_, has)| *has) {
-            let received = connection.receive(&mut answered);
+            let received = connection.receive(|_| 0, &mut answered);
             received.map_err(|e| Error::failed(format!("the server gives no answers: {e}")))?;
         }
         self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
