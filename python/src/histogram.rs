@@ -3,12 +3,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_measure::LatencyHistogram;
 use dumbwaiter_report::columns::Columns;
 use pyo3::prelude::*;
 
 use crate::errors::plain;
 use crate::table::Table;
+
+/// Three decimal digits.
+type Counts = dumbwaiter_measure::Histogram<11>;
 
 /// Counts of latencies from 0 to 1 h, exact to 0.1 %. Longer ones are counted as 1 h. It pickles.
 ///
@@ -18,27 +20,27 @@ use crate::table::Table;
 /// (3, 120)
 #[pyclass(frozen, module = "dumbwaiter")]
 pub(crate) struct Histogram {
-    counted: Mutex<LatencyHistogram>,
+    counted: Mutex<Counts>,
 }
 
-fn nanos(us: f64) -> PyResult<Nanos> {
+fn bucket(us: f64) -> PyResult<usize> {
     let ns = us * 1e3;
     if !ns.is_finite() || ns < 0.0 {
         return Err(plain(format!("latency {us} us: expected a number from 0")));
     }
-    Ok(Nanos(ns.round() as u64))
+    Ok(Counts::bucket(ns.round() as u64))
 }
 
 impl Histogram {
-    fn lock(&self) -> MutexGuard<'_, LatencyHistogram> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn extended(&self, values: &Bound<'_, PyAny>) -> PyResult<()> {
         // All are read before the first is counted: a wrong one changes nothing.
-        let values = values.try_iter()?.map(|value| nanos(value?.extract()?)).collect::<PyResult<Vec<_>>>()?;
+        let values = values.try_iter()?.map(|value| bucket(value?.extract()?)).collect::<PyResult<Vec<_>>>()?;
         let mut counted = self.lock();
-        values.into_iter().for_each(|latency| counted.record(latency, 1));
+        values.into_iter().for_each(|bucket| counted.add(bucket));
         Ok(())
     }
 }
@@ -57,7 +59,7 @@ impl Histogram {
     /// Counts `count` latencies of this length in us.
     #[pyo3(signature = (latency_us, count = 1))]
     fn add(&self, latency_us: f64, count: u64) -> PyResult<()> {
-        self.lock().record(nanos(latency_us)?, count);
+        self.lock().add_many(bucket(latency_us)?, count);
         Ok(())
     }
 
@@ -70,7 +72,7 @@ impl Histogram {
     fn merge(&self, other: &Bound<'_, Histogram>) {
         // A copy: it may be the same one.
         let other = other.get().lock().clone();
-        self.lock().merge(&other);
+        self.lock().join(&other);
     }
 
     /// The latency in us that `percent` per cent of all do not exceed; NaN where there are none.
@@ -78,17 +80,18 @@ impl Histogram {
         if !(0.0..=100.0).contains(&percent) {
             return Err(plain(format!("percentile {percent}: expected 0 to 100")));
         }
-        Ok(self.lock().quantile(percent / 100.0).map_or(f64::NAN, Nanos::as_us_f64))
+        Ok(self.lock().percentile_us(percent / 100.0))
     }
 
     /// A table of `from_us`, `to_us` and `count`, by rising latency, without empty rows.
     fn counts(&self) -> Table {
-        let counts: Vec<_> = self.lock().counts().collect();
+        let counts: Vec<(u64, u64)> = self.lock().recorded().collect();
+        let us = |ns: u64| Nanos(ns).as_us_f64();
         let mut columns = Columns::default();
         columns
-            .real("from_us", counts.iter().map(|part| part.from.as_us_f64()))
-            .real("to_us", counts.iter().map(|part| part.to.as_us_f64()))
-            .whole("count", counts.iter().map(|part| part.count));
+            .real("from_us", counts.iter().map(|(to, _)| us(Counts::shortest(*to))))
+            .real("to_us", counts.iter().map(|(to, _)| us(*to)))
+            .whole("count", counts.iter().map(|(_, count)| *count));
         Table::new(columns)
     }
 
@@ -98,16 +101,16 @@ impl Histogram {
 
     fn __repr__(&self) -> String {
         let counted = self.lock();
-        let us = |quantile| counted.quantile(quantile).map_or(f64::NAN, Nanos::as_us_f64);
+        let us = |quantile| counted.percentile_us(quantile);
         format!("<dumbwaiter.Histogram: {} latencies, p50 {:.4} us, p99 {:.4} us>", counted.len(), us(0.5), us(0.99))
     }
 
     fn __getstate__(&self) -> Vec<(u64, u64)> {
-        self.lock().counts().map(|part| (part.to.0, part.count)).collect()
+        self.lock().recorded().collect()
     }
 
     fn __setstate__(&self, state: Vec<(u64, u64)>) {
         let mut counted = self.lock();
-        state.into_iter().for_each(|(ns, count)| counted.record(Nanos(ns), count));
+        state.into_iter().for_each(|(ns, count)| counted.add_many(Counts::bucket(ns), count));
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Attached {
     pub(crate) workers: Option<Py<PyAny>>,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl World for Attached {
     fn about(&self) -> About {
         self.simulator.about()
@@ -48,6 +49,10 @@ impl World for Attached {
             None => self.failed.attached(|| self.simulator.run(cell, control)),
             Some(workers) => self.run_elsewhere(workers, cell),
         }
+    }
+
+    fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
+        self.simulator.conclude(runs, control)
     }
 }
 

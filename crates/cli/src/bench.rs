@@ -80,8 +80,12 @@ fn served<T: Serialize>(
 }
 
 fn engine(args: &Bench) -> Result<Ended> {
-    let mut plan =
-        engine::Plan { on: args.engine.on.clone(), allow_writes: args.engine.allow_writes, ..engine::Plan::default() };
+    args.engine.destroy.check(args.engine.on.as_deref(), "--on PATH")?;
+    let mut plan = engine::Plan {
+        on: args.engine.on.clone(),
+        allow_writes: args.engine.destroy.allows_writes(),
+        ..engine::Plan::default()
+    };
     plan.time = input::time_if("--time", args.engine.time.as_ref())?.unwrap_or(plan.time);
     plan.op = args.engine.op.clone().unwrap_or(plan.op);
     if let Some(list) = &args.schedulers {

@@ -16,6 +16,7 @@ use crate::{Ended, input, on, output, results};
 /// Reads the experiment, runs it, prints and writes the results.
 pub(crate) fn run(args: Compare) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
+    args.destroy.check(args.on.as_deref(), "--on PATH")?;
     let checking = end_on_signal()?;
     // One word for both: how a trace is read, and how the result is printed; their names differ.
     let (format, trace_format) = match args.reading.format.as_deref() {
@@ -99,12 +100,11 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
     })
 }
 
-/// The flags that say where the runs are made and what they may do there. That data may be destroyed is asked anew.
+/// The flags that say where the runs are made and what they may do there.
 fn world_options(args: &Compare) -> Vec<(&'static str, String)> {
     let on = args.on.as_ref().map(|path| path.display().to_string());
     let via = args.via.and_then(|via| Some(via.to_possible_value()?.get_name().to_owned()));
     let switches = [
-        ("--allow-writes", args.allow_writes),
         ("--verify", args.verify),
         ("--buffered", args.buffered),
         ("--keep-going", args.keep_going),
@@ -112,6 +112,7 @@ fn world_options(args: &Compare) -> Vec<(&'static str, String)> {
     ];
     let given = [("--on", on), ("--via", via), ("--rings", args.rings.clone())];
     let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let given = given.chain(args.on.as_deref().and_then(|on| args.destroy.typed(on)));
     let switches = switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| (name, String::new()));
     given.chain(switches).collect()
 }

@@ -1,30 +1,36 @@
 //! `devices`: the models, their parameter files, and how they agree with data sheets.
 
+use std::path::Path;
+
 use crate::terminal::{checks_text, devices_text};
 use anyhow::{Result, bail};
 use dumbwaiter_devices::{Facts, ModelInfo, load, models};
 use dumbwaiter_sim::validate::checks;
 
-use crate::args::Devices;
+use crate::args::{Devices, DevicesCommand};
 use crate::{Ended, output};
 
 /// Prints the list, a parameter file, a validation or a fit.
-pub(crate) fn run(args: &Devices) -> Result<Ended> {
-    if let Some(subject) = &args.fit {
-        return crate::fit::run(args, subject);
+pub(crate) fn run(args: Devices) -> Result<Ended> {
+    match args.command() {
+        (Some(DevicesCommand::Show { name }), _) => show(&name),
+        (Some(DevicesCommand::Validate { name, json }), _) => validate_models(json.as_deref(), &name),
+        (Some(DevicesCommand::Fit(args)), _) => crate::fit::run(&args),
+        (None, json) => list(json.as_deref()),
     }
-    if let Some(name) = &args.show {
-        let model = load(name)?;
-        let Some(built_in) = models().iter().find(|m| m.name == model.name()) else {
-            bail!("--show {name}: expected the name of a built-in device: {}", names().join(", "));
-        };
-        output::print(built_in.toml)?;
-        return Ok(Ended::Done);
-    }
-    if let Some(name) = &args.validate {
-        return validate_models(args, name);
-    }
-    if let Some(path) = &args.json {
+}
+
+fn show(name: &str) -> Result<Ended> {
+    let model = load(name)?;
+    let Some(built_in) = models().iter().find(|m| m.name == model.name()) else {
+        bail!("{name}: expected the name of a built-in device: {}", names().join(", "));
+    };
+    output::print(built_in.toml)?;
+    Ok(Ended::Done)
+}
+
+fn list(json: Option<&Path>) -> Result<Ended> {
+    if let Some(path) = json {
         let list: Vec<_> = models().iter().map(|m| load(m.name)).collect::<Result<_, _>>()?;
         output::write_json(path, &list)?;
         return Ok(Ended::Done);
@@ -39,7 +45,7 @@ fn names() -> Vec<&'static str> {
     models().iter().map(|m| m.name).collect()
 }
 
-fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
+fn validate_models(json: Option<&Path>, name: &str) -> Result<Ended> {
     let names: Vec<String> =
         if name == "all" { models().iter().map(|m| m.name.to_owned()).collect() } else { vec![name.to_owned()] };
     let (mut all, mut text, mut missed) = (Vec::new(), String::new(), 0);
@@ -52,7 +58,7 @@ fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
         missed += checks.iter().filter(|check| !check.ok).count();
         all.push(serde_json::json!({ "device": model.name(), "checks": checks }));
     }
-    output::print_or_json(args.json.as_deref(), &all, || text)?;
+    output::print_or_json(json, &all, || text)?;
     if missed > 0 {
         crate::tell!("{missed} targets missed");
         return Ok(Ended::Failed);

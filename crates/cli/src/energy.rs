@@ -1,4 +1,4 @@
-//! `energy`: the log of a power meter joined with runs, by the time of day.
+//! `report energy`: the log of a power meter joined with runs, by the time of day.
 
 use anyhow::{Result, anyhow};
 use dumbwaiter_realworld::PowerLog;

@@ -1,6 +1,5 @@
-//! `devices --fit`: a survey of a drive, and a model fitted to it.
+//! `devices fit`: a survey of a drive, and a model fitted to it.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,28 +7,29 @@ use anyhow::Result;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_realworld::fit::{DriveOptions, Opened, Options, Progress, document, open, survey};
 
-use crate::args::Devices;
+use crate::args::DevicesFit;
 use crate::progress::{RunBar, cancel_on_signal};
 use crate::{Ended, input, output};
 
-/// Surveys `subject` and prints the fitted model.
-pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
+/// Surveys a device or a model and prints the fitted model.
+pub(crate) fn run(args: &DevicesFit) -> Result<Ended> {
+    args.destroy.check(Some(&args.subject), "a device")?;
+    let allow_writes = args.destroy.allows_writes();
     let time = input::time("--for", &args.length)?;
-    output::check_files(args.json.as_deref(), None, &[subject])?;
+    output::check_files(args.json.as_deref(), None, &[&args.subject])?;
     let control = Arc::new(Control::default());
     cancel_on_signal(&control)?;
-    let options =
-        DriveOptions { allow_writes: args.allow_writes, i_know_this_destroys: args.i_know_this_destroys.clone() };
-    let Opened { mut subject, virtual_time } = open(subject, &options)?;
+    let options = DriveOptions { allow_writes, confirmed: args.destroy.confirmed() };
+    let Opened { mut subject, virtual_time } = open(&args.subject, &options)?;
     let facts = subject.facts();
     if !virtual_time {
-        let writes = if args.allow_writes { "WRITES TO IT" } else { "only reads" };
+        let writes = if allow_writes { "WRITES TO IT" } else { "only reads" };
         crate::tell!("{}: a survey of up to {} s, {writes}", facts.name, time.as_secs_f64());
         for note in &facts.notes {
             crate::tell!("note: {note}");
         }
     }
-    let options = Options { time, allow_writes: args.allow_writes, virtual_time };
+    let options = Options { time, allow_writes, virtual_time };
     let bar = RunBar::default();
     if !virtual_time {
         bar.start_timed(Duration::from_nanos(time.0));

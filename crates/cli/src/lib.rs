@@ -35,11 +35,11 @@ pub mod version;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use dumbwaiter_experiment::{Failure, FailureKind};
 use terminal::one_line;
 
-use args::{Args, Command};
+use args::{Args, Command, Ctl, CtlCommand, Top};
 
 /// How a command ended.
 #[derive(Clone, Copy)]
@@ -56,9 +56,14 @@ pub(crate) enum Ended {
 
 /// Runs the command with `args`, the first of which is its own name. Returns the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let args = match Args::try_parse_from(args) {
+    let mut known = args::command();
+    let parsed = known
+        .try_get_matches_from_mut(ctl::join_set(args.into_iter().collect()))
+        .and_then(|found| Args::from_arg_matches(&found));
+    let args = match parsed {
         Ok(args) => args,
         Err(help) => {
+            let help = help.format(&mut known);
             let _ = help.print();
             return help.exit_code().clamp(0, 255) as u8;
         }
@@ -112,21 +117,30 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Sweep(args) => sweep::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
-        Command::Devices(args) => devices::run(&args),
+        Command::Devices(args) => devices::run(args),
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Report(args) => report::run(&args),
-        Command::Diff(args) => report::diff(&args),
+        Command::Diff(args) => {
+            args::renamed("diff", "report diff");
+            report::diff(&args)
+        }
         Command::Recommend(args) => on::recommend::run(&args),
-        Command::Energy(args) => energy::run(&args),
+        Command::Energy(args) => {
+            args::renamed("energy", "report energy");
+            energy::run(&args)
+        }
         Command::Verify(args) => on::verify(&args),
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
         Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
-        Command::Top(args) => top::run(&args),
+        Command::Top(Top { control, json, view }) => {
+            args::renamed("top", "ctl top");
+            ctl::run(&Ctl { control, json, what: CtlCommand::Top(view) })
+        }
         Command::Pilot(args) => pilot::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),

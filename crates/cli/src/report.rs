@@ -1,16 +1,22 @@
-//! `report` and `diff`: results that were written before.
+//! `report`: results that were written before.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use dumbwaiter_report::{diff_text, read_json};
 
-use crate::args::{Diff, Report};
-use crate::{Ended, output, results};
+use crate::args::{Diff, Report, ReportCommand};
+use crate::{Ended, energy, output, results};
 
-/// Shows a result again, in any format.
+/// Shows a result again, in any format, compares two, or adds energy to one.
 pub(crate) fn run(args: &Report) -> Result<Ended> {
+    match &args.what {
+        Some(ReportCommand::Diff(args)) => return diff(args),
+        Some(ReportCommand::Energy(args)) => return energy::run(args),
+        None => {}
+    }
+    let result = args.result.as_deref().context("expected RESULT.json")?;
     let format = results::format(&args.format)?;
-    results::check_outputs(&args.outputs, &[&args.result])?;
-    let mut document = read_json(&args.result)?;
+    results::check_outputs(&args.outputs, &[result])?;
+    let mut document = read_json(result)?;
     document.goal = args.goal.map_or(document.goal, Into::into);
     document.decide();
     results::write_all(&args.outputs, &document, format)?;

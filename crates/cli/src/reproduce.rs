@@ -18,6 +18,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
         output::print(&show::list(output::style()))?;
         return Ok(Ended::Done);
     }
+    args.destroy.check(args.on.as_deref(), "--on PATH")?;
     let wanted = find_all(&args.what)?;
     let inputs: Vec<_> = args.on.iter().map(std::path::PathBuf::as_path).collect();
     output::check_files(args.json.as_deref(), args.html.as_deref(), &inputs)?;

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 
-use crate::args::{Args, Completions, Man};
+use crate::args::{self, Completions, Man};
 use crate::{Ended, output};
 
 /// Prints a completion script.
 pub(crate) fn completions(args: &Completions) -> Result<Ended> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "dumbwaiter", &mut text);
+    clap_complete::generate(args.shell, &mut args::command(), "dumbwaiter", &mut text);
     output::print(&String::from_utf8_lossy(&text))?;
     Ok(Ended::Done)
 }
@@ -21,11 +20,11 @@ pub(crate) fn man(args: &Man) -> Result<Ended> {
     match &args.dir {
         None => {
             let mut text = Vec::new();
-            clap_mangen::Man::new(Args::command()).render(&mut text)?;
+            clap_mangen::Man::new(args::command()).render(&mut text)?;
             output::print(&String::from_utf8_lossy(&text))?;
         }
         Some(dir) => {
-            let mut command = Args::command().disable_help_subcommand(true);
+            let mut command = args::command().disable_help_subcommand(true);
             command.build();
             write_pages(&command, dir)?;
         }

@@ -15,6 +15,7 @@ use crate::{Ended, input, on, output};
 /// Reads the experiment, searches, and prints what was found.
 pub(crate) fn run(args: &Tune) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
+    args.destroy.check(args.on.as_deref(), "--on PATH")?;
     let checking = end_on_signal()?;
     let experiment = Experiment::read(&args.input, builtin, &overrides(args)?, args.goal.into())?;
     let options = options(args)?;

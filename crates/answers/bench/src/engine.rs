@@ -211,7 +211,8 @@ fn check(plan: &Plan, setting: &Setting<'_>, own: bool, progress: &dyn Fn(&str))
     let (path, op) = (setting.path, setting.op);
     if !setting.options.allow_writes && !op.ends_with("read") {
         return Err(Failure::refused(format!(
-            "--op {op}: {} is opened for reading only; --allow-writes allows writes, which destroy the data on it",
+            "--op {op}: {} is opened for reading only; --destroy {} allows writes, which destroy the data on it",
+            path.display(),
             path.display()
         )));
     }

@@ -10,7 +10,8 @@ use dumbwaiter_linux::filesystem::TemporaryFolder;
 use dumbwaiter_linux::loops::OwnLoop;
 use dumbwaiter_measure::pv;
 use dumbwaiter_report::{Align, Style, table};
-use dumbwaiter_serve::{Address, DeviceDepth, ExportSettings, NbdLoad, ServeSettings, Server, TargetSettings};
+use dumbwaiter_serve::bench::ClosedLoop;
+use dumbwaiter_serve::{DeviceDepth, ExportSettings, ServeSettings, Server, TargetSettings};
 use serde::Serialize;
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -357,16 +358,8 @@ impl Work<'_> {
             let clients: Vec<_> = (0..readers.len())
                 .map(|at| {
                     let Reader { tenant, bytes, depth, sequential } = readers[at];
-                    let load = NbdLoad {
-                        address: Address::Unix(self.folder.join("nbd.sock")),
-                        export: names[tenant].clone(),
-                        writes: false,
-                        sequential,
-                        block_bytes: bytes,
-                        depth,
-                        seed: at as u64,
-                        span: None,
-                    };
+                    let load = ClosedLoop::reads(self.folder.join("nbd.sock"), &names[tenant], depth, at as u64);
+                    let load = ClosedLoop { sequential, block_bytes: bytes, ..load };
                     let (stop, count) = (&stop, &counts[at]);
                     scope.spawn(move || load.run(stop, count))
                 })

@@ -63,8 +63,7 @@ const COLUMNS_MIN: usize = 4;
 fn schedulers_table(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> Option<(usize, String)> {
     let (mut header, mut lines) = survey_table(advice, points)?;
     loop {
-        let titles: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
-        let text = table(&titles, &lines, Style { width: None, ..style });
+        let text = table(&header, &lines, Style { width: None, ..style });
         if header.len() <= COLUMNS_MIN || style.width.is_none_or(|width| widest(&text) <= width.into()) {
             return Some((1 + header.len() - COLUMNS_MIN, text));
         }
@@ -84,7 +83,7 @@ pub(crate) fn survey_table(advice: &Advice, points: &[SurveyPoint<'_>]) -> Optio
         ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
     ];
     for point in &points[1..] {
-        let unit = if point.metric == Metric::Iops { "IOPS" } else { "MB/s" };
+        let unit = point.metric.unit().scale(f64::NAN).name;
         columns.push((point.name, point.metric, format!("{} {unit}", point.name)));
     }
     let mut header = vec![(String::new(), Align::Left), ("scheduler".to_owned(), Align::Left)];
@@ -109,7 +108,6 @@ pub(crate) fn survey_table(advice: &Advice, points: &[SurveyPoint<'_>]) -> Optio
 
 fn completion_table(methods: &Methods, style: Style) -> String {
     let (header, lines) = completion_cells(methods);
-    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
     table(&header, &lines, style)
 }
 

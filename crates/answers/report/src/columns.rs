@@ -1,7 +1,7 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::{Document, Estimate, Provenance, Row};
+use dumbwaiter_advise::{Document, Estimate, Provenance, RankingRow};
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -188,11 +188,6 @@ impl Values {
             Values::Real(v) => v.len(),
         }
     }
-
-    /// Has it no rows?
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// Writes `runs.parquet`, `tenants.parquet`, `series.parquet`, `latency_cdf.parquet` and `provenance.parquet` into `dir`, which is created if
@@ -250,13 +245,13 @@ fn keys(columns: &mut Columns, document: &Document, rows: impl Fn(&RunResult) ->
         .whole("replicate", index.iter().map(|i| u64::from(runs[*i].replicate)));
 }
 
-/// The latency columns of a group of requests.
-fn latencies<'a>(columns: &mut Columns, names: [&'static str; 7], of: impl Iterator<Item = &'a Latency> + Clone) {
-    let get: [fn(&Latency) -> f64; 7] =
-        [|l| l.mean, |l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max, |l| l.stddev];
-    for (name, get) in names.into_iter().zip(get) {
-        columns.real(name, of.clone().map(get));
+/// The latency columns of a group of requests; `group` stands before each name.
+fn latencies<'a>(columns: &mut Columns, group: &str, of: impl Iterator<Item = &'a Latency> + Clone) {
+    columns.real(format!("{group}mean_us"), of.clone().map(|l| l.mean));
+    for (name, _, get) in Latency::PERCENTILES {
+        columns.real(format!("{group}{}_us", name.replace('.', "_")), of.clone().map(get));
     }
+    columns.real(format!("{group}stddev_us"), of.map(|l| l.stddev));
 }
 
 /// One row for each run.
@@ -301,21 +296,9 @@ pub fn figures(c: &mut Columns, runs: &[RunResult]) {
         .real("device_mean_us", runs.iter().map(|r| r.phases_us.device.mean))
         .real("depth_scheduler_mean", runs.iter().map(|r| r.depth.scheduler.mean))
         .real("depth_device_mean", runs.iter().map(|r| r.depth.device.mean));
-    let all = ["mean_us", "p50_us", "p95_us", "p99_us", "p99_9_us", "max_us", "stddev_us"];
-    latencies(c, all, runs.iter().map(|r| &r.latency_us));
-    let read =
-        ["read_mean_us", "read_p50_us", "read_p95_us", "read_p99_us", "read_p99_9_us", "read_max_us", "read_stddev_us"];
-    latencies(c, read, runs.iter().map(|r| &r.read.latency_us));
-    let write = [
-        "write_mean_us",
-        "write_p50_us",
-        "write_p95_us",
-        "write_p99_us",
-        "write_p99_9_us",
-        "write_max_us",
-        "write_stddev_us",
-    ];
-    latencies(c, write, runs.iter().map(|r| &r.write.latency_us));
+    latencies(c, "", runs.iter().map(|r| &r.latency_us));
+    latencies(c, "read_", runs.iter().map(|r| &r.read.latency_us));
+    latencies(c, "write_", runs.iter().map(|r| &r.write.latency_us));
 }
 
 /// One row for each run and tenant.
@@ -334,8 +317,7 @@ pub fn tenants(document: &Document) -> Columns {
         .real("mb_per_s_min", all().map(|t| t.bandwidth.min))
         .real("mb_per_s_max", all().map(|t| t.bandwidth.max))
         .real("mb_per_s_stddev", all().map(|t| t.bandwidth.stddev));
-    let names = ["mean_us", "p50_us", "p95_us", "p99_us", "p99_9_us", "max_us", "stddev_us"];
-    latencies(&mut c, names, all().map(|t| &t.latency_us));
+    latencies(&mut c, "", all().map(|t| &t.latency_us));
     c
 }
 
@@ -393,30 +375,22 @@ pub fn tasks(document: &Document) -> Columns {
         .whole("completed", all().map(|t| t.count))
         .real("iops", all().map(|t| t.iops))
         .real("mb_per_s", all().map(|t| t.mb_per_s));
-    let names = ["mean_us", "p50_us", "p95_us", "p99_us", "p99_9_us", "max_us", "stddev_us"];
-    latencies(&mut c, names, all().map(|t| &t.latency_us));
+    latencies(&mut c, "", all().map(|t| &t.latency_us));
     c
 }
-
-/// A percentile, and where a latency has it.
-type Percentile = (f64, fn(&Latency) -> f64);
-
-/// The percentiles of [`latency`].
-const PERCENTILES: [Percentile; 5] =
-    [(50.0, |l| l.p50), (95.0, |l| l.p95), (99.0, |l| l.p99), (99.9, |l| l.p99_9), (100.0, |l| l.max)];
 
 /// One row for each run, kind of operation and percentile, with the number of samples.
 pub fn latency(document: &Document) -> Columns {
     let runs = &document.runs;
     let mut c = Columns::default();
-    keys(&mut c, document, |_| 3 * PERCENTILES.len());
+    keys(&mut c, document, |_| 3 * Latency::PERCENTILES.len());
     let parts = |r: &RunResult| {
         [("all", r.latency_us.clone()), ("read", r.read.latency_us.clone()), ("write", r.write.latency_us.clone())]
     };
     let rows = || {
         runs.iter()
             .flat_map(parts)
-            .flat_map(|(op, l)| PERCENTILES.iter().map(move |(percentile, get)| (op, *percentile, get(&l), l.samples)))
+            .flat_map(|(op, l)| Latency::PERCENTILES.map(|(_, percentile, get)| (op, percentile, get(&l), l.samples)))
     };
     c.text("op", rows().map(|(op, ..)| op.to_owned()))
         .real("percentile", rows().map(|(_, percentile, ..)| percentile))
@@ -426,7 +400,7 @@ pub fn latency(document: &Document) -> Columns {
 }
 
 /// One row for each scheduler of each device, best first: of each metric its mean and the ends of its confidence interval.
-pub fn ranking(rows: &[Row]) -> Columns {
+pub fn ranking(rows: &[RankingRow]) -> Columns {
     let mut c = Columns::default();
     c.text("device", rows.iter().map(|r| r.device.clone()))
         .text("variant", rows.iter().map(|r| r.variant.clone()))
@@ -451,10 +425,10 @@ pub fn ranking(rows: &[Row]) -> Columns {
 
 /// Two rankings side by side: one row for each device, scheduler, completion method and metric that both have. Means whose
 /// confidence intervals do not overlap are `distinct`.
-pub fn difference(a: &[Row], b: &[Row]) -> Columns {
+pub fn difference(a: &[RankingRow], b: &[RankingRow]) -> Columns {
     let mut rows = Vec::new();
     for row in a {
-        let same = |other: &&Row| {
+        let same = |other: &&RankingRow| {
             (&row.device, &row.variant, &row.scheduler, &row.completion, &row.via)
                 == (&other.device, &other.variant, &other.scheduler, &other.completion, &other.via)
         };

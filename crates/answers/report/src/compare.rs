@@ -1,11 +1,10 @@
 //! The first screen of a comparison: for each device the verdict, how sure it is, the commands that apply it, and the table.
 
 use crate::applications::applications;
-use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
+use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
 use crate::table::{Align, Style, folded, table, widest};
-use dumbwaiter_advise::Document;
-use dumbwaiter_advise::{Ranking, Row, Verdict};
+use dumbwaiter_advise::{Document, Extent, Ranking, RankingRow, Verdict};
 use dumbwaiter_measure::Difference;
 
 /// Marks the recommended scheduler.
@@ -38,14 +37,6 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     text
 }
 
-/// The device, with its variant.
-pub(crate) fn place(ranking: &Ranking) -> String {
-    match ranking.variant.as_str() {
-        "" => ranking.device.clone(),
-        variant => format!("{}, {variant}", ranking.device),
-    }
-}
-
 /// What to do in a few words: `use kyber`, `no difference`.
 pub(crate) fn headline(verdict: &Verdict) -> String {
     match &verdict.recommended {
@@ -73,7 +64,7 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
 
 fn verdict_text(ranking: &Ranking, style: Style) -> String {
     let verdict = &ranking.verdict;
-    let head = format!("{}: {} ({})", place(ranking), headline(verdict), verdict.certainty);
+    let head = format!("{}: {} ({})", ranking.place(), headline(verdict), verdict.certainty);
     let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
     let mut say = |line: &str| {
         text += &format!("  {}\n", folded(line, style.width.map(|w| w.saturating_sub(2)), "").replace('\n', "\n  "))
@@ -160,29 +151,28 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
 
 /// What the mark of schedulers that the kernel lacks means; `None` where it lacks none.
 pub(crate) fn absent_note(ranking: &Ranking) -> Option<String> {
-    let absent: Vec<&Row> = ranking.rows.iter().filter(|row| is_absent(ranking, row)).collect();
+    let absent: Vec<&RankingRow> = ranking.rows.iter().filter(|row| is_absent(ranking, row)).collect();
     let ours = absent.iter().any(|row| row.scheduler.split(':').next() == Some("headway"));
     let whose = if ours { " (headway is ours)" } else { "" };
     (!absent.is_empty()).then(|| format!("{NOT_OFFERED} not in this kernel{whose}"))
 }
 
 /// Whether the kernel lacks the scheduler; our engine's one of the same name is no lack of it.
-pub(crate) fn is_absent(ranking: &Ranking, row: &Row) -> bool {
+pub(crate) fn is_absent(ranking: &Ranking, row: &RankingRow) -> bool {
     !row.can_be_set && !ranking.rows.iter().any(|other| other.can_be_set && other.scheduler == row.scheduler)
 }
 
 fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
-    let titles: Vec<String> = columns.iter().map(Column::title).collect();
     let axes = ranking.axes();
-    let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
+    let mut header = ["", "scheduler"].map(|title| (title.to_owned(), Align::Left)).to_vec();
     if axes.via {
-        header.push(("via", Align::Left));
+        header.push(("via".to_owned(), Align::Left));
     }
     if axes.completion {
-        header.push(("completion", Align::Left));
+        header.push(("completion".to_owned(), Align::Left));
     }
-    header.extend(titles.iter().map(|t| (t.as_str(), Align::Right)));
-    let line = |row: &Row| {
+    header.extend(columns.iter().map(|column| (column.title(), Align::Right)));
+    let line = |row: &RankingRow| {
         let mark = match (row.rank, row.difference) {
             (1, _) if ranking.verdict.recommended.is_some() => WINNER,
             (1, _) if !ranking.verdict.ties.is_empty() => TIE,
@@ -198,7 +188,7 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
         if axes.completion {
             line.push(row.completion.clone());
         }
-        line.extend(columns.iter().map(|c| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m))));
+        line.extend(columns.iter().map(|c| c.cell(row)));
         line
     };
     let rows: Vec<Vec<String>> = ranking.rows.iter().map(line).collect();
@@ -292,8 +282,7 @@ pub(crate) mod tests {
         for goal in Goal::ALL {
             let d = Document { goal, ..document() };
             for r in d.rankings() {
-                assert!(r.rows.iter().any(|row| row.scheduler == r.recommendation.scheduler));
-                assert!(!r.recommendation.caveats.is_empty());
+                assert!(!r.verdict.caveats.is_empty());
             }
         }
     }

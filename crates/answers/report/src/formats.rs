@@ -1,6 +1,6 @@
 //! A comparison in other formats, CSV for spreadsheets among them.
 
-use dumbwaiter_advise::{Diff, Document, Metric, Ranking, Row};
+use dumbwaiter_advise::{Diff, Document, Metric, Ranking, RankingRow};
 
 use crate::compare::compare_text;
 use crate::markdown::markdown;
@@ -75,7 +75,7 @@ fn csv(document: &Document) -> String {
     text
 }
 
-fn csv_row(ranking: &Ranking, row: &Row) -> Vec<String> {
+fn csv_row(ranking: &Ranking, row: &RankingRow) -> Vec<String> {
     let verdict = &ranking.verdict;
     let recommended = row.rank == 1 && verdict.recommended.is_some();
     let mut cells = vec![

@@ -1,10 +1,10 @@
 //! A comparison as Markdown, for issues and wikis.
 
-use dumbwaiter_advise::{Document, Ranking, Suite};
+use dumbwaiter_advise::{Document, Extent, Ranking, Suite};
 use dumbwaiter_text::escape_line;
 
-use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
-use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
+use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent};
+use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::{Cells, lines, totals};
 use crate::table::Align;
 
@@ -39,7 +39,7 @@ pub(crate) fn markdown(document: &Document) -> String {
     text += &of_suite.map_or(String::new(), |tables| format!("{tables}\n{SUITE_LEGEND}\n"));
     for ranking in &rankings {
         let verdict = &ranking.verdict;
-        text += &format!("## {}: {}\n\n", plain(&place(ranking)), plain(&headline(verdict)));
+        text += &format!("## {}: {}\n\n", plain(&ranking.place()), plain(&headline(verdict)));
         text += &format!("{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));
         verdict.caveats.iter().for_each(|caveat| text += &format!("- But {}.\n", plain(caveat)));
         text += &format!("\n{}\n\n", plain(&circumstances(ranking)));
@@ -88,9 +88,7 @@ fn markdown_table(ranking: &Ranking) -> String {
             name
         };
         let name = if is_absent(ranking, row) { format!("{name} {NOT_OFFERED}") } else { name };
-        let cell =
-            |c: &Column| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m).replace('*', "\\*"));
-        text += &row_of([name].into_iter().chain(columns.iter().map(cell)));
+        text += &row_of([name].into_iter().chain(columns.iter().map(|c| c.cell(row).replace('*', "\\*"))));
     }
     let mut legend = vec![format!("\\{BEST} best of its column")];
     if ranking.is_tested() {

@@ -1,10 +1,10 @@
 //! A comparison as a piece of HTML that a notebook shows below a cell: the verdict and the ranking of each device.
 
-use dumbwaiter_advise::{Document, Ranking, Row};
+use dumbwaiter_advise::{Document, Extent, Ranking, RankingRow};
 use dumbwaiter_text::escape_line;
 
-use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
-use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
+use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent};
+use crate::ranking_columns::{BEST, Column, TIE, columns};
 
 /// The verdicts and the rankings, with the columns that a terminal shows first. Notebooks have their own style: there is none here.
 pub fn notebook_html(document: &Document) -> String {
@@ -23,7 +23,7 @@ fn escaped(text: &str) -> String {
 
 fn of_ranking(ranking: &Ranking) -> String {
     let verdict = &ranking.verdict;
-    let mut html = format!("<h4>{}: {}</h4>", escaped(&place(ranking)), escaped(&headline(verdict)));
+    let mut html = format!("<h4>{}: {}</h4>", escaped(&ranking.place()), escaped(&headline(verdict)));
     html += &format!("<p>{} ({})</p>", escaped(&verdict.sentence()), escaped(&verdict.certainty));
     let caveats: String = verdict.caveats.iter().map(|caveat| format!("<li>But {}.</li>", escaped(caveat))).collect();
     if !caveats.is_empty() {
@@ -44,7 +44,7 @@ fn table(ranking: &Ranking) -> String {
     format!("<table><thead><tr><th>scheduler</th>{titles}</tr></thead><tbody>{rows}</tbody></table>")
 }
 
-fn row_of(ranking: &Ranking, row: &Row, columns: &[Column]) -> String {
+fn row_of(ranking: &Ranking, row: &RankingRow, columns: &[Column]) -> String {
     let mut name = escaped(&row.name(ranking.axes()));
     if Some(&row.scheduler) == ranking.verdict.recommended.as_ref() && row.rank == 1 {
         name = format!("<b>{name}</b>");
@@ -52,9 +52,7 @@ fn row_of(ranking: &Ranking, row: &Row, columns: &[Column]) -> String {
     if is_absent(ranking, row) {
         name += &format!(" {NOT_OFFERED}");
     }
-    let cell =
-        |column: &Column| row.metrics.get(column.metric.key()).map_or(String::new(), |found| column.shown(found));
-    let cells: String = columns.iter().map(|column| format!("<td>{}</td>", escaped(cell(column).trim()))).collect();
+    let cells: String = columns.iter().map(|column| format!("<td>{}</td>", escaped(column.cell(row).trim()))).collect();
     format!("<tr><td>{name}</td>{cells}</tr>")
 }
 

@@ -9,11 +9,7 @@ use crate::table::{Align, Style, folded, table, widest};
 /// figures of the schedulers are left out where they do not fit.
 pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     let suite = document.suite.as_ref()?;
-    let drawn = |cells: Cells| {
-        let (header, rows) = cells;
-        let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
-        table(&header, &rows, Style { width: None, ..style })
-    };
+    let drawn = |(header, rows): Cells| table(&header, &rows, Style { width: None, ..style });
     let of_all = drawn(lines(suite, true));
     let fits = |text: &str| style.width.is_none_or(|width| widest(text) <= width.into());
     let wide = fits(&of_all);

@@ -39,7 +39,7 @@ impl Style {
 }
 
 /// A table with a header and rows of cells; short rows are padded with empty cells. Cells wrap
-pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> String {
+pub fn table(header: &[(impl AsRef<str>, Align)], rows: &[Vec<String>], style: Style) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(width) = style.width {
@@ -50,7 +50,7 @@ pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> St
         Cell::new(escape_line(text)).set_alignment(alignment)
     };
     let is_rule = |text: &str| text.is_empty();
-    table.set_header(header.iter().map(|(text, align)| cell(text, *align)));
+    table.set_header(header.iter().map(|(text, align)| cell(text.as_ref(), *align)));
     for row in rows {
         let text = |i: usize| row.get(i).map_or("", String::as_str);
         table.add_row(header.iter().enumerate().map(|(i, (_, align))| cell(text(i), *align)));

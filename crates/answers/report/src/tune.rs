@@ -43,7 +43,7 @@ fn device_text(found: &TunedDevice, style: Style) -> String {
 }
 
 fn tried_table(found: &TunedDevice, style: Style) -> String {
-    let metric = Metric::ALL.into_iter().find(|metric| metric.key() == found.decided_by).unwrap_or(Metric::FocusP99);
+    let metric = Metric::of_key(&found.decided_by).unwrap_or(Metric::FocusP99);
     let header = [("tried", Align::Left), (metric.key(), Align::Right), ("mb_per_s", Align::Right)];
     let number = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.2}"));
     let defaults = found.tried.iter().position(|tried| tried.candidate == found.defaults);

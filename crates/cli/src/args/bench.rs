@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use super::Destroy;
+
 #[derive(clap::Args)]
 pub(crate) struct Bench {
     /// What to measure
@@ -42,9 +44,8 @@ pub(crate) struct BenchEngine {
     /// File or block device to run on; by default a temporary loop device in memory (root only)
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Option<PathBuf>,
-    /// Allow writes, which destroy the data on it
-    #[arg(long, requires = "on")]
-    pub(crate) allow_writes: bool,
+    #[command(flatten)]
+    pub(crate) destroy: Destroy,
     /// Pattern of the I/O: randread, randwrite, randrw, read, write, rw
     #[arg(long, value_name = "RW")]
     pub(crate) op: Option<String>,
@@ -65,7 +66,7 @@ impl BenchEngine {
         use BenchWhat::{Engine, Serve, Shares};
         let given: [(bool, &str, &[BenchWhat]); 6] = [
             (self.on.is_some(), "--on", &[Engine, Shares]),
-            (self.allow_writes, "--allow-writes", &[Engine]),
+            (self.destroy.allows_writes(), "--destroy", &[Engine]),
             (self.op.is_some(), "--op", &[Engine]),
             (!self.depth.is_empty(), "--depth", &[Engine, Serve]),
             (self.time.is_some(), "--time", &[Engine, Serve, Shares]),

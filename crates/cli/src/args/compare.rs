@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::terminal::DocumentOutputs;
 use clap::ValueEnum;
 
-use super::trace::Reading;
+use super::{Destroy, trace::Reading};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -31,21 +31,17 @@ pub(crate) struct Compare {
     /// Schedulers, with settings after a colon; `historical`: those that current kernels lack; `all` (see `dumbwaiter schedulers`)
     #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|historical|all")]
     pub(crate) schedulers: Option<String>,
-    /// Run on this file or block device instead of simulating; only reads unless --allow-writes is given
+    /// Run on this file or block device instead of simulating; only reads unless --destroy is given
     #[arg(long, value_name = "PATH", conflicts_with = "device")]
     pub(crate) on: Option<PathBuf>,
     /// With --on: use our engine, the kernel's schedulers, or both (the default on a block device); `serve`, also without --on: put the
     /// load on a served disk through NBD, in real time
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
-    /// With --on: let the load write. This destroys the data on the file or device
-    #[arg(long, requires = "on")]
-    pub(crate) allow_writes: bool,
-    /// With --allow-writes: write although the device is mounted or in use; PATH must be that of --on
-    #[arg(long, value_name = "PATH", requires = "allow_writes")]
-    pub(crate) i_know_this_destroys: Option<PathBuf>,
-    /// With --allow-writes: put a checksum into every written block; check it at every read and at the end
-    #[arg(long, requires = "allow_writes")]
+    #[command(flatten)]
+    pub(crate) destroy: Destroy,
+    /// With --destroy: put a checksum into every written block; check it at every read and at the end
+    #[arg(long, requires = "destroy_or_older")]
     pub(crate) verify: bool,
     /// With --verify: record every acknowledged write in this file, for `dumbwaiter verify` after a crash
     #[arg(long, value_name = "FILE", requires = "verify")]

@@ -35,8 +35,8 @@ Examples:
     /// Import a model that another program trained
     #[command(after_help = "\
 Examples:
-  dumbwaiter learn import model.txt --format lightgbm --task latency --out mine.safetensors
-  dumbwaiter learn import model.json --format xgboost --task classify --out mine.safetensors")]
+  dumbwaiter learn import forest.json --format sklearn --task latency --out mine.safetensors
+  dumbwaiter learn import weights.safetensors --format safetensors --task classify --out mine.safetensors")]
     Import(LearnImport),
     /// Measure the throughput table that `adaptive` chooses by: loads under each scheduler, on device models
     #[command(after_help = "\
@@ -44,18 +44,6 @@ Examples:
   dumbwaiter learn table --device hdd:hts541010a9e662@4 --out mine.json
   dumbwaiter compare load.toml --schedulers adaptive:by=model,table=mine.json")]
     Table(LearnTable),
-    /// Show what the blocks of an ext4 file system hold: the I/O tags of its requests
-    #[command(after_help = "\
-Examples:
-  dumbwaiter learn tag --device /dev/sdb1
-  dumbwaiter learn tag --device /dev/sdb1 --mount /data --json -")]
-    Tag(LearnTag),
-    /// Watch a latency model over recorded runs: retrain it when its errors change, and keep the better model
-    #[command(after_help = "\
-Examples:
-  dumbwaiter learn drift --model shipped:latency-flash --data recordings
-  dumbwaiter learn drift --model mine.safetensors --data recordings --runs r5 --out mine.safetensors")]
-    Drift(LearnDrift),
     /// Train a model on recorded runs (needs a build with `--features train`)
     #[command(after_help = "\
 Example:
@@ -115,21 +103,6 @@ pub(crate) enum LearnTimes {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct LearnDrift {
-    /// The model: a file, or shipped:latency-flash, shipped:latency-disk
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: String,
-    #[command(flatten)]
-    pub(crate) recorded: RecordedRuns,
-    /// Write the final model; a previous file is kept as NAME.prev
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// Write the events as JSON; `-` is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
 pub(crate) struct LearnPredict {
     /// The model: a file, or shipped:NAME
     #[arg(long, value_name = "MODEL")]
@@ -168,7 +141,7 @@ pub(crate) struct LearnImport {
     /// The other program's file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Its format: lightgbm, xgboost, sklearn or safetensors
+    /// Its format: sklearn or safetensors
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: String,
     #[command(flatten)]
@@ -195,19 +168,6 @@ pub(crate) struct LearnTable {
     /// Output file; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct LearnTag {
-    /// The device with the file system
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: PathBuf,
-    /// Where it is mounted; its files are tagged by size too
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) mount: Option<PathBuf>,
-    /// Write as JSON; `-` is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -3,9 +3,13 @@
 mod bench;
 mod compare;
 mod ctl;
+mod destroy;
+mod devices;
+mod groups;
 mod learn;
 mod pilot;
 mod real;
+mod report;
 mod serve;
 mod sweep;
 mod trace;
@@ -18,9 +22,13 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::ctl::*;
+pub(crate) use self::destroy::*;
+pub(crate) use self::devices::*;
+pub(crate) use self::groups::command;
 pub(crate) use self::learn::*;
 pub(crate) use self::pilot::*;
 pub(crate) use self::real::*;
+pub(crate) use self::report::*;
 pub(crate) use self::serve::*;
 pub(crate) use self::sweep::*;
 pub(crate) use self::trace::*;
@@ -45,55 +53,64 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// The commands, in the order of their groups ([`groups`]).
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a workload under several schedulers and recommend one
     Compare(Box<Compare>),
-    /// Run a grid of experiments, or plot its results
-    Sweep(Sweep),
-    /// Search for better scheduler settings for a workload, and confirm the gain in further runs
+    /// Search for better scheduler settings, and confirm the gain
     Tune(Box<Tune>),
+    /// Survey a drive, only reading, and recommend the scheduler to set
+    Recommend(Recommend),
+    /// Show a result again, compare two (diff), or add energy to one
+    Report(Report),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
-    /// List the device models, show one, or check it against its data sheet
+    /// List the device models; show, validate or fit one
     Devices(Devices),
     /// Inspect and convert block traces
     Trace(Trace),
     /// Check our schedulers against recordings of the kernel's
     Fidelity(Fidelity),
-    /// Run published experiments again and compare with the papers' figures
+    /// Run published experiments again and compare with the papers
     Reproduce(Reproduce),
-    /// Show the result of a comparison again, in any format
-    Report(Report),
-    /// Compare two results: before and after a change, or two drives
-    Diff(Diff),
-    /// Survey a drive, only reading, and recommend the scheduler to set
-    Recommend(Recommend),
-    /// Add the energy from a power meter's log to finished runs
-    Energy(EnergyArgs),
-    /// Check after a crash that no acknowledged write was lost
-    Verify(VerifyArgs),
-    /// Record the I/O of a block device: as a trace, or with its scheduler's inputs and decisions
-    Record(Record),
-    /// Train, evaluate and inspect models that predict latency or name the workload
-    Learn(Learn),
     /// Serve a drive to many clients over NBD, shared by weight
     Serve(Box<Serve>),
-    /// Query and control a running server
+    /// Query, control and watch (top) a running server
     Ctl(Ctl),
-    /// Watch a running server: the share, rates and latencies of each export
-    Top(Top),
-    /// Choose schedulers for live disks: watch and advise; with --act, also set them until it ends
+    /// Choose schedulers for live disks: advise, or with --act set them
     Pilot(Pilot),
-    /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
+    /// Record the I/O of a block device, or its scheduler's decisions
+    Record(Record),
+    /// Check after a crash that no acknowledged write was lost
+    Verify(VerifyArgs),
+    /// Run a grid of experiments, or plot its results
+    Sweep(Sweep),
+    /// Train, evaluate and inspect models of latency and of workloads
+    Learn(Learn),
+    /// Measure the speed of simulator, schedulers, engine and server
     Bench(Bench),
-    /// One thread of a load, in a process of its own
-    #[command(hide = true)]
-    Worker,
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page, or write one per command to a folder
     Man(Man),
+    /// One thread of a load, in a process of its own
+    #[command(hide = true)]
+    Worker,
+    /// Now `report diff`
+    #[command(hide = true)]
+    Diff(Diff),
+    /// Now `report energy`
+    #[command(hide = true)]
+    Energy(EnergyArgs),
+    /// Now `ctl top`
+    #[command(hide = true)]
+    Top(Top),
+}
+
+/// Says how something that is still understood is spelled now.
+pub(crate) fn renamed(old: &str, new: &str) {
+    crate::tell!("note: {old} is now {new}");
 }
 
 #[derive(clap::Args)]
@@ -104,39 +121,6 @@ Examples:
 pub(crate) struct Schedulers {
     /// Show the manual and the settings of this scheduler
     pub(crate) name: Option<String>,
-    /// Write as JSON; `-` is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  dumbwaiter devices
-  dumbwaiter devices --show hdd:st1000dm003 > my-drive.toml
-  dumbwaiter devices --validate ssd:850pro-256
-  sudo dumbwaiter devices --fit /dev/nvme0n1 > my-drive.toml     a survey that only reads, up to 2 minutes
-  dumbwaiter compare -d my-drive.toml")]
-pub(crate) struct Devices {
-    /// Print a model's parameter file, to copy and change
-    #[arg(long, value_name = "NAME")]
-    pub(crate) show: Option<String>,
-    /// Measure a model and check it against its targets; `all` for every model
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) validate: Option<String>,
-    /// Survey a block device or file, fit a model of its kind to it, and print that as a parameter file; only reads unless
-    /// --allow-writes is given. The name of a model surveys that model, in virtual time
-    #[arg(long, value_name = "PATH|NAME", conflicts_with_all = ["show", "validate"])]
-    pub(crate) fit: Option<PathBuf>,
-    /// With --fit: time of the survey at most
-    #[arg(long = "for", value_name = "TIME", default_value = "2m", requires = "fit")]
-    pub(crate) length: String,
-    /// With --fit: also measure writes. This destroys the data on the device
-    #[arg(long, requires = "fit")]
-    pub(crate) allow_writes: bool,
-    /// With --allow-writes: write although the device is in use; PATH must be that of --fit
-    #[arg(long, value_name = "PATH", requires = "allow_writes")]
-    pub(crate) i_know_this_destroys: Option<PathBuf>,
     /// Write as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -158,18 +142,14 @@ pub(crate) struct Reproduce {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Run on this device instead of on the models: ull-2023 and poll-2022 under the kernel's schedulers, kml-2025:phases in our
-    /// engine (also on a file); only reads unless --allow-writes is given
+    /// engine (also on a file); only reads unless --destroy is given
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Option<PathBuf>,
     /// Like --on, on the drive that holds this folder; RocksDB's files go to a new folder in it, which is removed at the end
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["on", "allow_writes"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["on", "destroy_or_older"])]
     pub(crate) dir: Option<PathBuf>,
-    /// With --on: also run the loads that write, and RocksDB on a new file system. This destroys the data on the device
-    #[arg(long, requires = "on")]
-    pub(crate) allow_writes: bool,
-    /// With --allow-writes: write although the device is in use; PATH must be that of --on
-    #[arg(long, value_name = "PATH", requires = "allow_writes")]
-    pub(crate) i_know_this_destroys: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) destroy: Destroy,
     /// With --on: runs of each case; of kml-2025:phases, repeats that each draw their own order of phases
     #[arg(long, value_name = "N", requires = "on")]
     pub(crate) replicates: Option<std::num::NonZeroU32>,
@@ -188,44 +168,6 @@ pub(crate) struct Reproduce {
     /// Write the tables and figures as one HTML file that works offline
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  dumbwaiter compare --json result.json
-  dumbwaiter report result.json
-  dumbwaiter report result.json --format markdown
-  dumbwaiter report result.json --html report.html --goal latency")]
-pub(crate) struct Report {
-    /// The results that `compare --json` wrote
-    #[arg(value_name = "RESULT.json")]
-    pub(crate) result: PathBuf,
-    /// How the result is printed: table, csv, markdown or json
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: String,
-    /// The goal of the recommendation; by default that of the result
-    #[arg(long, value_enum)]
-    pub(crate) goal: Option<Goal>,
-    #[command(flatten)]
-    pub(crate) outputs: Outputs,
-}
-
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  dumbwaiter diff before.json after.json
-  dumbwaiter diff hdd.json ssd.json --json -")]
-pub(crate) struct Diff {
-    /// The first result, such as that of the old kernel
-    #[arg(value_name = "A.json")]
-    pub(crate) a: PathBuf,
-    /// The second result
-    #[arg(value_name = "B.json")]
-    pub(crate) b: PathBuf,
-    /// Write every difference as JSON; `-` is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

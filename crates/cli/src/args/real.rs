@@ -40,7 +40,7 @@ pub(crate) struct Recommend {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  dumbwaiter compare load.toml --on test.img --allow-writes --verify --verify-journal writes.journal
+  dumbwaiter compare load.toml --on test.img --destroy test.img --verify --verify-journal writes.journal
   dumbwaiter verify test.img writes.journal")]
 pub(crate) struct VerifyArgs {
     /// The file or block device that was written
@@ -87,7 +87,7 @@ pub(crate) struct Record {
 #[command(after_help = "\
 Example:
   dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-sync --json runs.json
-  dumbwaiter energy runs.json --power-log logger.csv --json runs-with-energy.json
+  dumbwaiter report energy runs.json --power-log logger.csv --json runs-with-energy.json
 
 Runs and samples are joined by the time of day. If the runs used --power-sync, the load patterns give the offset of the logger's
 clock; otherwise the clocks are taken to agree, or to differ by --power-offset.")]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::compare::Goal;
+use super::{Destroy, Goal};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -24,15 +24,11 @@ pub(crate) struct Tune {
     /// Devices to simulate, each with a search of its own
     #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
-    /// Search on this file or block device instead of simulating; only reads unless --allow-writes is given
+    /// Search on this file or block device instead of simulating; only reads unless --destroy is given
     #[arg(long, value_name = "PATH", conflicts_with = "device")]
     pub(crate) on: Option<PathBuf>,
-    /// With --on: let the load write. This destroys the data on the file or device
-    #[arg(long, requires = "on")]
-    pub(crate) allow_writes: bool,
-    /// With --allow-writes: write although the device is mounted or in use; PATH must be that of --on
-    #[arg(long, value_name = "PATH", requires = "allow_writes")]
-    pub(crate) i_know_this_destroys: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) destroy: Destroy,
     /// The goal of the search
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,

@@ -1,9 +1,7 @@
 //! `learn`: train, evaluate and inspect models.
 
-mod drift;
 mod eval;
 mod table;
-mod tag;
 #[cfg(feature = "train")]
 mod train;
 
@@ -22,13 +20,11 @@ use crate::{Ended, output};
 pub(crate) fn run(args: &Learn) -> Result<Ended> {
     match &args.what {
         LearnCommand::Eval(args) => eval::eval(args),
-        LearnCommand::Drift(args) => drift::drift(args),
         LearnCommand::Predict(args) => eval::predict(args),
         LearnCommand::Show(args) => show(args),
         LearnCommand::Features(args) => features(args),
         LearnCommand::Import(args) => import(args),
         LearnCommand::Table(args) => table::table(args),
-        LearnCommand::Tag(args) => tag::tag(args),
         #[cfg(feature = "train")]
         LearnCommand::Train(args) => train::train(args),
         #[cfg(not(feature = "train"))]

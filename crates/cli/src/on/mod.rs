@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Compare, path: &Path, read: &Input, format: Format, che
     inputs.extend(args.power.power_log.as_deref());
     let options = options(args)?;
     results::check_outputs(&args.outputs, &inputs)?;
-    let (bar, writes) = (RunBar::default(), args.allow_writes);
+    let (bar, writes) = (RunBar::default(), args.destroy.allows_writes());
     let control = bar.control(path, writes);
     cancel_on_signal_and_undo(&control)?;
     drop(checking);
@@ -75,8 +75,8 @@ fn options(args: &Compare) -> Result<DeviceOptions> {
     };
     let energy = energy::power_log(&args.power)?.map_or(EnergySource::Meter, EnergySource::Log);
     Ok(DeviceOptions {
-        allow_writes: args.allow_writes,
-        confirmed: args.i_know_this_destroys.clone(),
+        allow_writes: args.destroy.allows_writes(),
+        confirmed: args.destroy.confirmed(),
         buffered: args.buffered,
         keep_going: args.keep_going,
         round_out: args.round_out,

@@ -17,8 +17,8 @@ pub(crate) fn device(args: &Reproduce) -> Result<DeviceUnderTest> {
     };
     let bytes_max = if args.quick { DatabaseOptions::BYTES_QUICK } else { DatabaseOptions::BYTES };
     let options = DeviceOptions {
-        allow_writes: args.allow_writes,
-        confirmed: args.i_know_this_destroys.clone(),
+        allow_writes: args.destroy.allows_writes(),
+        confirmed: args.destroy.confirmed(),
         // The papers' SQPOLL polls.
         sqpoll_by_interrupts: false,
         database: DatabaseOptions { folder, bytes_max },
@@ -45,7 +45,7 @@ pub(crate) fn through<T>(
 }
 
 fn how_written(args: &Reproduce) -> &'static str {
-    match (args.allow_writes, &args.dir) {
+    match (args.destroy.allows_writes(), &args.dir) {
         (true, _) => "WRITES TO IT",
         (false, Some(_)) => "only reads, except for a database in a new folder, which is removed at the end",
         (false, None) => "only reads",

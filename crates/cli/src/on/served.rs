@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Compare, read: &Input, format: Format, checking: Checki
     results::check_outputs(&args.outputs, &inputs)?;
     let name = args.on.as_ref().map_or_else(|| Path::new("served models"), PathBuf::as_path);
     let bar = RunBar::default();
-    let control = bar.control(name, args.allow_writes);
+    let control = bar.control(name, args.destroy.allows_writes());
     cancel_on_signal_and_undo(&control)?;
     drop(checking);
     let device = match args.on.as_deref() {

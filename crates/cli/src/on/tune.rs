@@ -27,14 +27,14 @@ pub(crate) fn run(
     cancel_on_signal_and_undo(&control)?;
     drop(checking);
     let device = DeviceOptions {
-        allow_writes: args.allow_writes,
-        confirmed: args.i_know_this_destroys.clone(),
+        allow_writes: args.destroy.allows_writes(),
+        confirmed: args.destroy.confirmed(),
         energy: EnergySource::None,
         announce: Some(announce()),
         ..DeviceOptions::default()
     };
     let device = DeviceUnderTest::open(path, device)?;
-    let writes = if args.allow_writes { "WRITES TO IT" } else { "only reads" };
+    let writes = if args.destroy.allows_writes() { "WRITES TO IT" } else { "only reads" };
     crate::tell!("{}: {writes}", path.display());
     let found = dumbwaiter_realworld::tune(experiment, options, &device, worker_program(), &control);
     bar.finish();

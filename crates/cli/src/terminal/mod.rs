@@ -28,7 +28,7 @@ pub use devices::{checks_text, devices_text};
 pub use documents::DocumentOutputs;
 pub use fidelity::{closed_loops_text, scores_text};
 pub use messages::{one_line, print, screen, style, tell_line};
-pub use models::{drift_line, drift_text, evaluation_text, model_text, prediction_text, tags_text};
+pub use models::{evaluation_text, model_text, prediction_text};
 pub use pilot::{pilot_status_text, replay_text};
 pub use progress::Watched;
 pub use recording::recording_text;

@@ -1,10 +1,6 @@
 //! Learned models: what they are and how good.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use dumbwaiter_learn::About;
-use dumbwaiter_learn::training::drift::{DriftEvent, DriftReport, DriftStep};
 use dumbwaiter_learn::training::evaluate::{Baseline, Evaluation};
 use dumbwaiter_learn::training::predict::Line;
 use dumbwaiter_measure::grouped;
@@ -82,30 +78,6 @@ pub fn model_text(name: &str, about: &About) -> String {
     rows.iter().map(|(key, value)| format!("{key:12}{value}\n")).collect()
 }
 
-/// An alarm or an answer to one, as a line.
-pub fn drift_line(event: &DriftEvent) -> String {
-    format!("{:9.1} s  {:28}  {}\n", event.at_s, event.run, event.step.sentence())
-}
-
-/// The drift of a model during recorded runs: alarms, challengers and roll-backs.
-pub fn drift_text(report: &DriftReport) -> String {
-    let count = |is: fn(&DriftStep) -> bool| report.events.iter().filter(|event| is(&event.step)).count();
-    let alarms = count(|step| matches!(step, DriftStep::Alarm { .. }));
-    let published = count(|step| matches!(step, DriftStep::Trained { published: true, .. }));
-    let trained = count(|step| matches!(step, DriftStep::Trained { .. }));
-    let back = count(|step| matches!(step, DriftStep::RolledBack));
-    let requests = grouped(report.requests);
-    let mut text = format!(
-        "{}: {requests} requests in {:.0} s: {alarms} alarms, {trained} challengers, {published} published, \
-         {back} rolled back\n",
-        report.model, report.seconds
-    );
-    if let Some(why) = &report.no_training {
-        text += &format!("no challenger can be trained: {why}\n");
-    }
-    text
-}
-
 /// A prediction in one line, with its line end: class and probability, or latency and predicted latency in microseconds. Empty if the
 /// model predicts neither.
 pub fn prediction_text(line: &Line) -> String {
@@ -116,14 +88,4 @@ pub fn prediction_text(line: &Line) -> String {
         }
         _ => String::new(),
     }
-}
-
-/// Blocks of a disk by what they hold, with their part of all.
-pub fn tags_text(device: &Path, block_bytes: u64, blocks: &BTreeMap<&str, u64>) -> String {
-    let total: u64 = blocks.values().sum();
-    let mut text = format!("{}: {total} blocks of {block_bytes} bytes\n", device.display());
-    for (name, blocks) in blocks {
-        text += &format!("  {name:12} {blocks:>12} {:6.2} %\n", 100.0 * *blocks as f64 / total.max(1) as f64);
-    }
-    text
 }

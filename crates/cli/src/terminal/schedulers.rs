@@ -1,7 +1,7 @@
 //! The registry of schedulers: the list, and the manual of each.
 
 use dumbwaiter_report::{Align, Style, table};
-use dumbwaiter_schedulers::{Entry, Kind};
+use dumbwaiter_schedulers::{Entry, ParameterKind};
 use serde_json::{Value, json};
 
 /// The schedulers, one row each.
@@ -62,8 +62,8 @@ fn settings_text(entry: &Entry, style: Style) -> String {
     }
     for parameter in entry.parameters.iter().filter(|p| p.kind.names().is_empty()) {
         let value = match parameter.kind {
-            Kind::Schedulers(_) => "NAME+NAME",
-            Kind::PerTenant { .. } => "N+N",
+            ParameterKind::Schedulers(_) => "NAME+NAME",
+            ParameterKind::PerTenant { .. } => "N+N",
             _ => "FILE",
         };
         text += &format!("\n{}={value}: {}.\n", parameter.name, parameter.help);

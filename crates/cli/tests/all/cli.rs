@@ -333,7 +333,7 @@ fn wrong_flags_are_refused() {
     refused(&["compare", "--jobs", "0"], &["jobs"]);
     refused(&["compare", "--duration", "yesterday"], &["yesterday"]);
     refused(&["compare", "--queue-depth", "0"], &["queue_depth"]);
-    refused(&["devices", "--validate", "hdd:none-such"], &["none-such"]);
+    refused(&["devices", "validate", "hdd:none-such"], &["none-such"]);
     refused(&["schedulers", "elevator"], &["elevator"]);
     assert_eq!(dumbwaiter(&["compare", "--no-such-flag"]).status.code(), Some(2));
 }
@@ -345,7 +345,7 @@ fn lists_manuals_completions_and_man_pages_are_there() {
         assert!(ok(&["schedulers", entry]).contains("When not"), "{entry}");
     }
     assert!(ok(&["devices"]).contains("hdd:st1000dm003"));
-    assert!(ok(&["devices", "--show", "hdd:st1000dm003"]).contains("rpm"));
+    assert!(ok(&["devices", "show", "hdd:st1000dm003"]).contains("rpm"));
     assert!(ok(&["completions", "bash"]).contains("_dumbwaiter"));
     assert!(ok(&["man"]).contains(".TH"));
     assert!(ok(&["trace", "formats"]).contains("blkparse"));
@@ -535,4 +535,42 @@ fn a_link_at_an_outputs_name_is_refused_before_anything_runs() {
         refused(&["compare", &scenario, flag, &link], &["cannot write", "it is a symbolic link to", "victim"]);
     }
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+}
+
+/// Each command stands in one group of `--help`, and each group's line fits a terminal.
+#[test]
+fn help_lists_every_command_in_one_of_four_groups() {
+    let help = ok(&["--help"]);
+    for group in ["Decide:", "Look:", "Run:", "Build:"] {
+        assert!(help.lines().any(|line| line == group), "{help}");
+    }
+    let listed = |line: &&str| line.starts_with("  ") && line.chars().nth(2).is_some_and(|c| c.is_ascii_lowercase());
+    let (groups, _) = help.split_once("Options:").unwrap();
+    let names: Vec<&str> = groups.lines().filter(listed).map(|line| line.split_whitespace().next().unwrap()).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), names.len(), "{names:?}");
+    let scripts = ok(&["completions", "bash"]);
+    for name in &names {
+        assert!(scripts.contains(&format!("dumbwaiter,{name})")), "{name}");
+        ok(&[name, "--help"]);
+    }
+    assert_eq!(names.len(), 19, "{names:?}");
+    assert!(groups.lines().all(|line| line.chars().count() <= 80), "{groups}");
+}
+
+#[test]
+fn older_spellings_work_and_name_the_new_ones() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["devices", "--show", "hdd:st1000dm003"], "devices --show is now devices show"),
+        (&["diff", "nowhere.json", "nowhere.json"], "diff is now report diff"),
+        (&["top", "--once", "--control", "/no/such/socket"], "top is now ctl top"),
+    ];
+    for (args, told) in cases {
+        let done = dumbwaiter(args);
+        assert!(String::from_utf8_lossy(&done.stderr).contains(told), "{args:?}");
+    }
+    let show = |args: &[&str]| dumbwaiter(args).stdout;
+    assert_eq!(show(&["devices", "--show", "ull:optane-900p"]), show(&["devices", "show", "ull:optane-900p"]));
 }

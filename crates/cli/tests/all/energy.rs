@@ -93,7 +93,7 @@ fn civil(mut day: i64) -> (i64, usize, i64) {
 /// Joins, and answers the new results.
 fn joined(dir: &Path, results: &str, log: &str, more: &[&str]) -> (Value, String) {
     let out = dir.join("out.json").to_str().unwrap().to_owned();
-    let done = dumbwaiter(&[&["energy", results, "--power-log", log, "--json", &out], more].concat());
+    let done = dumbwaiter(&[&["report", "energy", results, "--power-log", log, "--json", &out], more].concat());
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     (json(&out), String::from_utf8_lossy(&done.stdout).into_owned())
@@ -190,7 +190,7 @@ fn a_run_that_the_log_does_not_cover_has_no_energy_and_the_reason_is_told() {
         assert!(told.contains("no energy for 1 of 2 runs") && told.contains(reason), "{told}");
     }
     let elsewhere = file(dir.path(), "other.csv", &log(ZERO + 5000, ZERO + 5100, |_| Some(50.0)));
-    refused(&["energy", &results, "--power-log", &elsewhere], &["no energy for 2 of 2 runs", "other.csv"]);
+    refused(&["report", "energy", &results, "--power-log", &elsewhere], &["no energy for 2 of 2 runs", "other.csv"]);
 }
 
 #[test]
@@ -201,15 +201,18 @@ fn what_cannot_be_joined_is_one_clear_line() {
     let scenario = dir.path().join("small.toml").to_str().unwrap().to_owned();
     let simulated = dir.path().join("simulated.json").to_str().unwrap().to_owned();
     assert!(dumbwaiter(&["compare", &scenario, "--json", &simulated]).status.success());
-    refused(&["energy", &simulated, "--power-log", &power], &["simulated.json", "has a start time"]);
-    refused(&["energy", &results], &["--power-log"]);
+    refused(&["report", "energy", &simulated, "--power-log", &power], &["simulated.json", "has a start time"]);
+    refused(&["report", "energy", &results], &["--power-log"]);
     refused(&["compare", &scenario, "--power-log", &power], &["--power-log", "--on"]);
-    refused(&["energy", &results, "--power-log", "/nowhere/log.csv"], &["/nowhere/log.csv"]);
-    refused(&["energy", &results, "--power-log", &power, "--power-offset", "soon"], &["--power-offset", "soon"]);
-    refused(&["energy", &results, "--power-log", &power, "--power-zone", "here"], &["--power-zone", "here"]);
+    refused(&["report", "energy", &results, "--power-log", "/nowhere/log.csv"], &["/nowhere/log.csv"]);
+    refused(
+        &["report", "energy", &results, "--power-log", &power, "--power-offset", "soon"],
+        &["--power-offset", "soon"],
+    );
+    refused(&["report", "energy", &results, "--power-log", &power, "--power-zone", "here"], &["--power-zone", "here"]);
     let zoneless = log(ZERO, ZERO + 400, |_| Some(50.0)).replace(", GMT+00:00", "");
     let zoneless = file(dir.path(), "zoneless.csv", &zoneless);
-    refused(&["energy", &results, "--power-log", &zoneless], &["time zone", "--power-zone"]);
+    refused(&["report", "energy", &results, "--power-log", &zoneless], &["time zone", "--power-zone"]);
     let (document, _) = joined(dir.path(), &results, &zoneless, &["--power-zone", "GMT+00:00"]);
     assert!(document["runs"][0]["energy"]["joules"].is_number());
 }
@@ -240,6 +243,6 @@ fn a_log_that_grows_during_the_runs_is_read_after_them() {
     let done = compare(&power);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(2), "{said}");
-    assert!(said.contains("dumbwaiter energy") && said.contains("old.csv"), "{said}");
+    assert!(said.contains("dumbwaiter report energy") && said.contains("old.csv"), "{said}");
     assert!(json(&out)["runs"].as_array().unwrap().iter().all(|run| run["energy"].is_null()));
 }

@@ -91,7 +91,7 @@ fn nonsense_has_bounds() {
     let big = dir.path().join("big.json");
     std::fs::File::create(&big).unwrap().set_len(65 << 20).unwrap();
     let log = file(&dir, "log.csv", b"");
-    refused(&["energy", big.to_str().unwrap(), "--power-log", &log], &["64 MiB"]);
+    refused(&["report", "energy", big.to_str().unwrap(), "--power-log", &log], &["64 MiB"]);
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn several_scenarios_run_on_a_drive_and_a_suite_that_writes_needs_permission() {
     let suite = dumbwaiter(&["compare", "suite:database", "--on", &disk]);
     let why = String::from_utf8_lossy(&suite.stderr).into_owned();
     assert_eq!(suite.status.code(), Some(2), "{why}");
-    assert!(why.contains("writes") && why.contains("--allow-writes"), "{why}");
+    assert!(why.contains("writes") && why.contains("--destroy"), "{why}");
 }
 
 #[test]
@@ -238,7 +238,10 @@ fn writing_needs_permission_and_a_device_in_use_is_refused() {
     let scenario = file(dir.path(), "s.toml", writes.as_bytes());
     let done = dumbwaiter(&["compare", &scenario, "--on", &disk]);
     assert_eq!(done.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("--allow-writes"));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("--destroy"));
+    let done = dumbwaiter(&["compare", &scenario, "--on", &disk, "--destroy", "another"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("--destroy names another"));
     assert_eq!(std::fs::read(&disk).unwrap(), vec![7; 4 << 20], "not a byte has changed");
     // A file that a loop device is made of is in use.
     if let Some((_held, _)) = device(dir.path()) {
@@ -294,7 +297,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["compare", "--on", &empty], "0 bytes"),
         (&["compare", "--on", &disk, "--via", "kernel"], "belong to block devices"),
         (&["compare", "--via", "kernel"], "--on"),
-        (&["compare", "--on", &disk, "--allow-writes", "--verify", "--via", "kernel"], "only our engine checks"),
+        (&["compare", "--on", &disk, "--destroy", &disk, "--verify", "--via", "kernel"], "only our engine checks"),
         (&["compare", "--rings", "2"], "--on"),
         (&["compare", "--on", &disk, "--rings", "0"], "a number from 1 to 1024"),
         (&["compare", "--on", &disk, "--completion", "poll"], "poll"),

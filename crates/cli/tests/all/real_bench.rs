@@ -17,13 +17,13 @@ fn the_engines_bench_writes_to_nothing_that_is_in_use() {
     std::fs::hard_link(held.file(), &link).unwrap();
     for path in [held.file(), &link] {
         let on = path.to_str().unwrap();
-        let bench = ["bench", "engine", "--on", on, "--allow-writes", "--op", "randwrite", "--schedulers", "none"];
+        let bench = ["bench", "engine", "--on", on, "--destroy", on, "--op", "randwrite", "--schedulers", "none"];
         let done = dumbwaiter(&[&bench[..], &["--depth", "1", "--rounds", "1", "--time", "100ms"]].concat());
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(2), "{said}");
         assert!(said.contains("in use (backs loop"), "{said}");
     }
-    for (op, told) in [("randwrite", "--allow-writes"), ("nosuch", "expected one of randread")] {
+    for (op, told) in [("randwrite", "--destroy"), ("nosuch", "expected one of randread")] {
         let done = dumbwaiter(&["bench", "engine", "--on", held.path().to_str().unwrap(), "--op", op]);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.code() == Some(2) && said.contains(told) && said.lines().count() == 1, "{said}");

@@ -41,7 +41,7 @@ fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
     let text = file(dir.path(), "text", b"three years of work");
     let journal = dir.path().join("journal").to_str().unwrap().to_owned();
     let run = |journal: &str, more: &[&str]| {
-        let args = ["compare", &scenario, "--on", &disk, "--allow-writes", "--verify", "--verify-journal", journal];
+        let args = ["compare", &scenario, "--on", &disk, "--destroy", &disk, "--verify", "--verify-journal", journal];
         let out = command().args(args).args(more).output().unwrap();
         (out.status.code(), told(&out))
     };
@@ -128,7 +128,7 @@ fn results_go_over_no_log_of_a_meter() {
     let disk = file(dir.path(), "disk", &vec![7; 1 << 20]);
     let log = file(dir.path(), "log.csv", b"a month of watts");
     let runs = file(dir.path(), "runs.json", b"{}");
-    let cases: [&[&str]; 2] = [&["compare", "--on", &disk, "--duration", "10ms"], &["energy", &runs]];
+    let cases: [&[&str]; 2] = [&["compare", "--on", &disk, "--duration", "10ms"], &["report", "energy", &runs]];
     for args in cases {
         let done = command().args(args).args(["--power-log", &log, "--json", &log]).output().unwrap();
         assert!(done.status.code() == Some(2) && told(&done).contains("it is the input"), "{}", told(&done));
@@ -152,7 +152,7 @@ fn energy_is_added_to_results_of_both_ways() {
     let log = file(dir.path(), "log.csv", format!("\"#\",\"Date Time, GMT+00:00\",\"Power, W\"\n{rows}").as_bytes());
     let behind = format!("-{}s", began - 1_577_836_800 - 300);
     let done = command()
-        .args(["energy", runs.to_str().unwrap(), "--power-log", &log, "--power-offset", &behind, "--json"])
+        .args(["report", "energy", runs.to_str().unwrap(), "--power-log", &log, "--power-offset", &behind, "--json"])
         .arg(&out)
         .output()
         .unwrap();

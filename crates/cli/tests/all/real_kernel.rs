@@ -15,7 +15,7 @@ fn several_processes_write_through_the_kernels_schedulers() {
     let scenario = file(dir.path(), "s.toml", ONCE.replace("randread", "randwrite").as_bytes());
     let out = dir.path().join("out.json");
     let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
-    let done = dumbwaiter(&["compare", &scenario, "--on", path, "--allow-writes", "--via", "kernel", "--json", out]);
+    let done = dumbwaiter(&["compare", &scenario, "--on", path, "--destroy", path, "--via", "kernel", "--json", out]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     for run in json(Path::new(out))["runs"].as_array().unwrap() {
         assert_eq!(run["ledger"]["completed"], 2048, "{run}");

@@ -75,7 +75,7 @@ fn both_papers_are_run_on_a_device_that_stays_as_it_was() {
     assert!(!rows.iter().any(|r| r["case"].as_str().unwrap().contains("write")), "read-only unless asked for");
     // Loop devices have no queues to poll.
     assert!(!of("poll-2022", "8 threads, classic polling") && text.contains("poll_queues"), "{text}");
-    assert!(text.contains(&format!("on {device}")) && text.contains("--allow-writes"), "{text}");
+    assert!(text.contains(&format!("on {device}")) && text.contains("--destroy"), "{text}");
     assert!(std::fs::read_to_string(&page).unwrap().contains(device));
     assert!(std::fs::read(disk.file()).unwrap().iter().all(|byte| *byte == 7), "not a byte has changed");
 }
@@ -104,7 +104,7 @@ fn phases_run_in_our_engine_on_a_file_and_write_only_if_that_is_allowed() {
     assert_eq!(measured.len(), 5 + 3 + 2, "every fixed scheduler, adaptive, their mean and the oracle: {text}");
     assert!(measured.iter().all(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0) && row["world"] == "real"));
     assert_eq!(rows.iter().filter(|row| row["ordering_holds"].is_boolean()).count() % 3, 0, "{text}");
-    let done = reproduce(&[&["kml-2025:phases", "--on", target, "--allow-writes"], &short[..]].concat());
+    let done = reproduce(&[&["kml-2025:phases", "--on", target, "--destroy", target], &short[..]].concat());
     let (text, errors) = told(&done);
     assert!(done.status.success() && errors.contains("WRITES TO IT"), "{errors}");
     assert!(text.contains("6 phases in random order") && text.contains("W: random reads and writes"), "{text}");
@@ -126,7 +126,7 @@ fn rocksdb_runs_on_a_file_system_that_is_gone_afterwards() {
     let (text, errors) = told(&refused);
     assert!(refused.status.success() && text.contains("skipped: RocksDB needs a file system"), "{text}{errors}");
     let done = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
-        .args(["reproduce", "ull-2023:figure-5", "--on", device, "--allow-writes", "--quick", "--json"])
+        .args(["reproduce", "ull-2023:figure-5", "--on", device, "--destroy", device, "--quick", "--json"])
         .arg(&out)
         .env("TMPDIR", mounts.path())
         .output()
@@ -182,7 +182,7 @@ fn rocksdb_in_a_folder_on_a_mounted_drive_can_be_ended_at_any_time() {
     let done = reproduce(&on);
     assert_eq!(done.status.code(), Some(2));
     assert!(told(&done).1.contains("is in use"), "{}", told(&done).1);
-    let done = reproduce(&[&on[..], &["--i-know-this-destroys", device]].concat());
+    let done = reproduce(&["ull-2023:figure-5", "--on", device, "--destroy", device, "--quick"]);
     let (text, errors) = told(&done);
     assert!(done.status.success() && text.contains("--dir"), "{text}{errors}");
 }
@@ -219,7 +219,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["bfq-2015", "--on", file], "expected one of ull-2023, poll-2022"),
         (&["poll-2022", "--dir", "/proc"], "/proc is not on a file system of one block device"),
         (&["poll-2022", "--dir", file], "is not a folder"),
-        (&["poll-2022", "--allow-writes"], "--on"),
+        (&["poll-2022", "--destroy", file], "--on"),
         (&["poll-2022", "--on", file, "--jobs", "2"], "--jobs"),
         (&["kml-2025:bursts", "--on", file], "expected one of ull-2023, poll-2022, kml-2025:phases"),
         (&["kml-2025:phases", "poll-2022", "--on", file], "one of them at a time"),

@@ -112,20 +112,20 @@ fn two_results_are_compared_scheduler_by_scheduler() {
     let dir = tempfile::tempdir().unwrap();
     let a = compared(dir.path(), "a.json", &[]);
     let b = compared(dir.path(), "b.json", &["--device", "hdd:st1000dm003"]);
-    let same: Value = serde_json::from_str(&ok(&["diff", &a, &a, "--json", "-"])).unwrap();
+    let same: Value = serde_json::from_str(&ok(&["report", "diff", &a, &a, "--json", "-"])).unwrap();
     assert_eq!(same["schema"], 1);
     let all = same["differences"].as_array().unwrap();
     assert!(!all.is_empty() && all.iter().all(|d| d["verdict"] == "no-difference" && d["effect"] == 0.0), "{all:?}");
-    let drives: Value = serde_json::from_str(&ok(&["diff", &a, &b, "--json", "-"])).unwrap();
+    let drives: Value = serde_json::from_str(&ok(&["report", "diff", &a, &b, "--json", "-"])).unwrap();
     let rate = drives["differences"].as_array().unwrap().iter();
     let rate = rate.clone().find(|d| d["scheduler"] == "none" && d["metric"] == "mb_per_s").unwrap();
     assert_eq!((&rate["verdict"], &rate["device_b"]), (&Value::from("worse"), &Value::from("hdd:st1000dm003")));
     assert!(rate["effect"].as_f64().unwrap() < -0.5 && rate["ci95"][1].as_f64().unwrap() < 0.0, "{rate}");
     let other = compared(dir.path(), "c.json", &["--schedulers", "noop,deadline"]);
-    let out = dumbwaiter(&["diff", &a, &other]);
+    let out = dumbwaiter(&["report", "diff", &a, &other]);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("nothing to compare"));
-    let text = ok(&["diff", &a, &b]);
+    let text = ok(&["report", "diff", &a, &b]);
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.contains("worse"), "{text}");
 }
 

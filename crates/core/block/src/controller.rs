@@ -15,8 +15,9 @@
 //!
 //! All methods but [`Controller::name`] have a default that lets everything pass.
 
+use crate::finished::Finished;
 use crate::scheduler::{Event, Handover, Scheduler, Setup, Tunable, TunableError, set_tunable};
-use crate::{Context, Errno, Finished, Io, Nanos, RequestId, TaskId, TenantId};
+use crate::{Context, Errno, Io, Nanos, RequestId, TaskId, TenantId};
 
 /// What becomes of an I/O as it was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,20 +46,12 @@ impl IoTag {
     pub const META: IoTag = IoTag(1);
     /// An inode table.
     pub const INODE: IoTag = IoTag(6);
-    /// Blocks that point to a file's other blocks, without extents.
-    pub const INDIRECT: IoTag = IoTag(8);
-    /// A block of a file's extent tree.
-    pub const EXTENT: IoTag = IoTag(9);
-    /// Extended attributes in a block of their own.
-    pub const XATTR: IoTag = IoTag(10);
     /// A block of a directory.
     pub const DATA_DIR: IoTag = IoTag(11);
     /// The journal.
     pub const JOURNAL: IoTag = IoTag(12);
     /// Data of a file of at most 4 KiB; the classes of larger files follow, each up to four times as large.
     pub const FILE_4KB: IoTag = IoTag(13);
-    /// Data of a file above 1 GiB.
-    pub const FILE_BULK: IoTag = IoTag(23);
 
     /// The tag of a code; `None` above 23.
     pub fn from_code(code: u8) -> Option<IoTag> {
@@ -86,12 +78,6 @@ impl IoTag {
     /// Its name, in capitals.
     pub fn name(self) -> &'static str {
         NAMES[usize::from(self.0)]
-    }
-
-    /// The class of data of a file of `bytes`: the smallest whose limit is not below it.
-    pub fn of_file_size(bytes: u64) -> IoTag {
-        let class = (0..10u8).find(|class| bytes <= 4096 << (2 * class)).unwrap_or(10);
-        IoTag(IoTag::FILE_4KB.0 + class)
     }
 
     /// The stream (`Io::stream`) by which a caller gives an I/O this tag. Requests of different tags do not merge then.

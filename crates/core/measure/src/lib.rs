@@ -9,7 +9,6 @@ mod application;
 mod energy;
 mod fairness;
 mod histogram;
-mod latency_histogram;
 mod maps;
 mod nan;
 mod recorder;
@@ -26,12 +25,12 @@ use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
-pub use latency_histogram::{LatencyCount, LatencyHistogram};
+pub use histogram::Histogram;
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,
-    Nested, NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
-    TimeMap,
+    Nested, NestedRow, OpStats, Percentile, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries,
+    TenantStats, TimeMap,
 };
 pub use stats::{
     Comparison, Difference, SIGNIFICANCE, Sample, TestKind, compare, holm, median, paired, student_quantile, student_t,

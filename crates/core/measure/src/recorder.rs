@@ -177,12 +177,4 @@ impl Recorder {
     fn completed(&self) -> u64 {
         self.read.count + self.write.count + self.other.count
     }
-
-    /// For a progress line: bytes moved after the warm-up, and the 99th percentile of the latency in us of reads, or of
-    /// writes if there are no reads (NaN without either).
-    pub fn so_far(&self) -> (u64, f64) {
-        let bytes = self.read.bytes + self.write.bytes;
-        let shown = if self.read.count > 0 { &self.read } else { &self.write };
-        (bytes, shown.latencies.histogram.percentile_us(0.99))
-    }
 }

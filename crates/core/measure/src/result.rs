@@ -63,7 +63,19 @@ impl Default for Latency {
     }
 }
 
+/// A percentile of a latency: its name, percent, and value.
+pub type Percentile = (&'static str, f64, fn(&Latency) -> f64);
+
 impl Latency {
+    /// The percentiles that it has, rising.
+    pub const PERCENTILES: [Percentile; 5] = [
+        ("p50", 50.0, |l| l.p50),
+        ("p95", 95.0, |l| l.p95),
+        ("p99", 99.0, |l| l.p99),
+        ("p99.9", 99.9, |l| l.p99_9),
+        ("max", 100.0, |l| l.max),
+    ];
+
     /// Whether the percentile `quantile` (0 to 1) is known, and not just a lower bound.
     pub fn is_known(&self, quantile: f64) -> bool {
         is_known(quantile, self.known_to)

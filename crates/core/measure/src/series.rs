@@ -243,7 +243,7 @@ impl Timeline {
             return;
         }
         self.current_any = false;
-        let Some(found) = self.current.quantiles_ns(NESTED.map(|(_, quantile)| quantile)) else { return };
+        let Some(found) = self.current.quantiles(NESTED.map(|(_, quantile)| quantile)) else { return };
         for (over, ns) in self.nested.iter_mut().zip(found) {
             over.add(Coarse::bucket(ns));
         }

@@ -3,6 +3,7 @@
 //! - [`OutputFile`] writes a file beside its final place and gives it its name once it is complete. It never writes
 //!   through a link that another user planted.
 //! - [`check_distinct`] refuses outputs that would overwrite an input or each other, before long work starts.
+//! - [`read_text`] reads a text file of at most a given size.
 //! - [`escape`] and [`escape_line`] keep control characters from files, names and recordings off the terminal.
 //! - [`units`] reads and formats sizes, times, rates and percentages.
 #![forbid(unsafe_code)]
@@ -11,10 +12,12 @@ mod distinct;
 mod file;
 mod folder;
 mod leftover;
+mod read;
 mod terminal;
 pub mod units;
 
 pub use distinct::{check_distinct, same_file};
 pub use file::{OutputFile, check, create_folder, write};
 pub use leftover::remove_leftovers;
+pub use read::{TextError, read_config, read_text};
 pub use terminal::{BOLD, FAINT, RESET, escape, escape_line, escape_styled, say};

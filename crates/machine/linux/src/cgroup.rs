@@ -84,11 +84,6 @@ pub fn detect(roots: &Roots) -> (Option<Hierarchy>, String) {
     (None, format!("no weights: {why}"))
 }
 
-/// The controllers by which this system distinguishes tenants, one line each.
-pub fn facilities(roots: &Roots) -> Vec<String> {
-    vec![detect(roots).1, "ioprio: classes rt, be, idle for threads, honoured by mq-deadline and bfq".into()]
-}
-
 /// Groups made for this process's tenants; removed, and their members moved home, when dropped.
 #[derive(Debug)]
 pub struct Groups {
@@ -125,11 +120,6 @@ impl Groups {
             _top: guard,
             _controller: controller,
         })
-    }
-
-    /// Can single threads be moved? If not, every tenant needs its own process.
-    pub fn per_thread(&self) -> bool {
-        self.version == Version::V1
     }
 
     /// Makes a group with a weight (1 to 10000, default 100; BFQ takes at most 1000), in another group if it is `within` one,
@@ -196,15 +186,6 @@ impl Groups {
     /// Moves a process with all its threads into the root group of the hierarchy.
     pub fn move_to_root(&self, pid: u32) -> Result<(), Error> {
         write(&self.mount.join("cgroup.procs"), &pid.to_string())
-    }
-
-    /// Moves one thread; version 1 only.
-    pub fn move_thread(&self, group: usize, tid: u32) -> Result<(), Error> {
-        if !self.per_thread() {
-            let text = "cgroup v2 shares I/O among processes, not threads: give each tenant a process";
-            return Err(Error::Refused(text.into()));
-        }
-        write(&self.dir(group)?.join("tasks"), &tid.to_string())
     }
 }
 
@@ -288,7 +269,6 @@ mod tests {
         let web = groups.add("web", 300, None).unwrap();
         let weight = std::fs::read_to_string(dir.path().join(format!("{top}/web/io.weight"))).unwrap();
         assert!(weight.starts_with("300"), "{weight}");
-        assert!(groups.move_thread(web, 1).unwrap_err().to_string().contains("process"));
         groups.move_process(web, 42).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join(format!("{top}/web/cgroup.procs"))).unwrap(), "42");
         for weight in [0, 10_001] {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::disk::{folders, number};
 use crate::file::read_some;
 use crate::undo::{Action, Guard, own_name};
 use crate::{Error, Roots, process};
@@ -84,31 +83,6 @@ pub fn device_of(dir: &Path) -> Result<PathBuf, Error> {
             dir.display()
         ))),
     }
-}
-
-/// Where the file system of a folder lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
-    /// The block device, such as `/dev/sda1`.
-    pub device: PathBuf,
-    /// Its number.
-    pub number: (u32, u32),
-    /// Folder in sysfs of the disk that it is or is a partition of.
-    pub disk: PathBuf,
-    /// Sectors of the disk before it.
-    pub first_sector: u64,
-}
-
-/// The volume of the file system that holds `dir`.
-///
-/// # Errors
-/// `dir` is not a folder, or not on a file system of one block device.
-pub fn volume_of(dir: &Path, roots: &Roots) -> Result<Volume, Error> {
-    let device = device_of(dir)?;
-    let number = number(std::fs::metadata(dir).map_err(|e| Error::file("open", dir, e))?.dev());
-    let (own, disk) = folders(number, roots)?;
-    let first_sector = read_some(&own.join("start")).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    Ok(Volume { device, number, disk, first_sector })
 }
 
 /// Makes an ext4 file system on `device`. Its content is lost. All metadata is written at once, so that the kernel has

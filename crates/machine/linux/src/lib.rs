@@ -11,7 +11,6 @@ pub mod claim;
 pub mod disk;
 pub mod diskstats;
 mod error;
-pub mod ext4;
 pub mod file;
 pub mod filesystem;
 pub mod ioprio;

@@ -66,12 +66,6 @@ pub struct PathFacts {
     pub start: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Smallest unit of direct I/O in bytes; for a file what its filesystem reports as preferred is of no use, so 512.
-    pub logical_block: u32,
-    /// The device's own unit in bytes.
-    pub physical_block: u32,
-    /// Longest request in sectors of 512 bytes; `None` for a file.
-    pub max_sectors: Option<u64>,
     /// Is it a rotating disk? `None` for a file.
     pub rotational: Option<bool>,
     /// The device's name for itself, where it has one.
@@ -84,10 +78,6 @@ pub struct PathFacts {
     pub uses: Vec<String>,
     /// Whether reads can be polled for.
     pub polling: Polling,
-    /// The scheduler in use; `None` for a file.
-    pub scheduler: Option<String>,
-    /// The schedulers that can be chosen.
-    pub schedulers: Vec<String>,
 }
 
 impl PathFacts {
@@ -127,9 +117,6 @@ impl PathFacts {
             disk: None,
             start: 0,
             bytes: meta.len(),
-            logical_block: 512,
-            physical_block: u32::try_from(meta.blksize()).unwrap_or(512),
-            max_sectors: None,
             rotational: None,
             model: None,
             firmware: None,
@@ -139,8 +126,6 @@ impl PathFacts {
                 available: false,
                 about: "polling depends on the device of this file; give the device to check it".into(),
             },
-            scheduler: None,
-            schedulers: Vec::new(),
         }
     }
 
@@ -148,30 +133,22 @@ impl PathFacts {
     fn device(path: &Path, dev: (u32, u32), roots: &Roots) -> Result<PathFacts, Error> {
         let (own, disk) = folders(dev, roots)?;
         let partition = own != disk;
-        let queue = Queue::at(&disk);
         let numeric = |dir: &Path, name: &str| read_some(&dir.join(name)).and_then(|t| t.parse::<u64>().ok());
         let limit = |name: &str| numeric(&disk, &format!("queue/{name}"));
-        let block = |name: &str| limit(name).and_then(|b| u32::try_from(b).ok()).unwrap_or(512);
         let model = ["device/model", "device/name"].iter().find_map(|f| read_some(&disk.join(f)));
         let firmware = ["device/firmware_rev", "device/rev"].iter().find_map(|f| read_some(&disk.join(f)));
-        let schedulers = queue.schedulers().ok();
         Ok(PathFacts {
             path: path.into(),
             kind: if partition { Kind::Partition } else { Kind::Disk },
             dev: Some(dev),
             start: if partition { numeric(&own, "start").unwrap_or(0) } else { 0 },
             bytes: numeric(&own, "size").unwrap_or(0).saturating_mul(dumbwaiter_block::SECTOR_BYTES),
-            logical_block: block("logical_block_size"),
-            physical_block: block("physical_block_size"),
-            max_sectors: limit("max_sectors_kb").map(|kb| kb.saturating_mul(2)),
             rotational: limit("rotational").map(|r| r == 1),
             model: model.map(|m| m.trim().to_owned()).filter(|m| !m.is_empty()),
             firmware: firmware.map(|f| f.trim().to_owned()).filter(|f| !f.is_empty()),
             read_only: numeric(&own, "ro") == Some(1) || numeric(&disk, "ro") == Some(1),
             uses: uses(path, dev, &own, &disk, roots),
             polling: polling(&disk, roots),
-            scheduler: schedulers.as_ref().map(|(current, _)| current.clone()),
-            schedulers: schedulers.map(|(_, all)| all).unwrap_or_default(),
             disk: Some(disk),
         })
     }
@@ -182,7 +159,7 @@ impl PathFacts {
     }
 
     /// May this be written? `allowed`: the user said that writing is wanted. `destroys`: the path whose loss the user
-    /// has accepted (`--i-know-this-destroys PATH`), letter for letter the path of the target.
+    /// has accepted (`--destroy PATH`), letter for letter the path of the target.
     ///
     /// Writing needs `allowed`; a device or file in use needs `destroys` as well.
     pub fn check_writes(&self, allowed: bool, destroys: Option<&Path>) -> Result<(), Error> {
@@ -191,10 +168,10 @@ impl PathFacts {
             && named.as_os_str() != self.path.as_os_str()
         {
             let named = named.display();
-            return Err(Error::Refused(format!("--i-know-this-destroys names {named}, but the target is {path}")));
+            return Err(Error::Refused(format!("--destroy names {named}, but the target is {path}")));
         }
         if !allowed {
-            return Err(Error::Refused(format!("{path} would be written: refused without --allow-writes")));
+            return Err(Error::Refused(format!("{path} would be written: refused without --destroy {path}")));
         }
         if self.read_only {
             return Err(Error::Refused(format!("{path} is read-only")));
@@ -203,7 +180,7 @@ impl PathFacts {
             return Ok(());
         }
         let uses = self.uses.join("; ");
-        let way = "writing would destroy it; only --i-know-this-destroys with this path allows that";
+        let way = format!("writing would destroy it; only --destroy {path} allows that");
         Err(Error::Refused(format!("{path} is in use ({uses}): {way}")))
     }
 }

@@ -51,8 +51,6 @@ pub struct Facts {
     pub depth: Option<u32>,
     /// The kernel's scheduler over it, which works below ours; empty for a file.
     pub kernel_scheduler: String,
-    /// Its model, as it says itself; empty where it does not.
-    pub model: String,
     /// Past the page cache.
     pub direct: bool,
 }
@@ -112,7 +110,6 @@ impl Target {
             max_request_bytes: 64 << 10,
             depth: None,
             kernel_scheduler: String::new(),
-            model: String::new(),
             direct: false,
         };
         let options = OpenOptions { allow_writes: true, ..OpenOptions::default() };
@@ -293,7 +290,6 @@ fn facts_of(file: &File, meta: &Metadata, kind: Kind, direct: bool, whole: u64, 
         max_request_bytes: driver_max.min(most).max(logical_block) as u32,
         depth: number("queue/nr_requests").filter(|_| device).map(|n| n as u32),
         kernel_scheduler: if device { chosen(&text("queue/scheduler")) } else { String::new() },
-        model: text("device/model"),
         direct,
     }
 }

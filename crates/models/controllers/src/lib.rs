@@ -3,6 +3,9 @@
 //!
 //! | controller | what it does |
 //! |---|---|
+//! | [`limits`] | parks what is beyond a tenant's I/Os or bytes per second |
+//! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
+//! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
 //! | [`deadlines`] | refuses an I/O that would wait for longer than its task's deadline |
 //! | [`adaptive`] | exchanges the scheduler by what [`switching`] decides |
 #![forbid(unsafe_code)]
@@ -10,7 +13,16 @@
 pub mod adaptive;
 mod adaptive_settings;
 pub mod deadlines;
+pub mod depth_search;
+pub mod limits;
+pub mod reservations;
 pub mod switching;
+mod tenant_limits;
+mod token_bucket;
 
 pub use adaptive::Adaptive;
 pub use deadlines::{Deadlines, set_deadline};
+pub use depth_search::{DepthSearch, search_depth};
+pub use limits::Limits;
+pub use reservations::Reservations;
+pub use tenant_limits::{TenantLimits, set_tenant_limits};

@@ -70,12 +70,4 @@ pub enum Error {
         /// Type and range, or the relation that must hold.
         expected: String,
     },
-    /// A saved device state does not match the device.
-    #[error("{}: not a state of this device: {message}", path.display())]
-    State {
-        /// The file.
-        path: PathBuf,
-        /// What does not match.
-        message: String,
-    },
 }

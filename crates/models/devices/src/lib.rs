@@ -28,6 +28,7 @@ mod error;
 pub mod hdd;
 mod held;
 mod keys;
+mod kind;
 mod model;
 pub mod null;
 mod outbox;

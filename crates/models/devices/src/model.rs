@@ -9,65 +9,92 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::keys::{self, Key, hint};
+use crate::kind::DeviceParams;
 use crate::{Arbiter, Device, Error, Facts, hdd, null, ssd, ull, volume};
 
-/// The kinds of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Hard disk.
-    Hdd,
-    /// Flash SSD.
-    Ssd,
-    /// Ultra-low-latency SSD.
-    Ull,
-    /// Cloud block volume.
-    Volume,
-    /// Fixed latency.
-    Null,
+/// From variant, module and description of each kind: [`Kind`], [`Params`] and what they dispatch. The module has the type
+/// `Params` with its [`DeviceParams`], and the names and ranges of the parameters as `KEYS`.
+macro_rules! kinds {
+    ($($kind:ident($module:ident): $about:literal;)*) => {
+        /// The kinds of device.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Kind {
+            $(#[doc = $about] $kind,)*
+        }
+
+        /// The parameters of a device.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(tag = "kind", rename_all = "lowercase")]
+        pub enum Params {
+            $(#[doc = $about] $kind($module::Params),)*
+        }
+
+        const KIND_NAMES: &[&str] = &[$(stringify!($module)),*];
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: [Kind; KIND_NAMES.len()] = [$(Kind::$kind),*];
+
+            /// The parameters of this kind.
+            pub fn keys(self) -> &'static [Key] {
+                match self {
+                    $(Kind::$kind => $module::KEYS,)*
+                }
+            }
+
+            /// The parameters of `table`, completed and checked.
+            fn params(self, mut table: Table, origin: &str) -> Result<Params, Error> {
+                Ok(match self {
+                    $(Kind::$kind => {
+                        complete::<$module::Params>(&mut table);
+                        keys::check($module::KEYS, &mut table, origin)?;
+                        Params::$kind(typed::<$module::Params>(table, origin)?.checked(origin)?)
+                    })*
+                })
+            }
+        }
+
+        impl DeviceModel {
+            /// What kind of device.
+            pub fn kind(&self) -> Kind {
+                match self.params {
+                    $(Params::$kind(_) => Kind::$kind,)*
+                }
+            }
+        }
+
+        /// Evaluates an expression of the parameters, of whichever kind they are.
+        macro_rules! of_any {
+            ($params:expr, $p:ident => $value:expr) => {
+                match $params {
+                    $(Params::$kind($p) => $value,)*
+                }
+            };
+        }
+    };
+}
+
+kinds! {
+    Hdd(hdd): "Hard disk.";
+    Ssd(ssd): "Flash SSD.";
+    Ull(ull): "Ultra-low-latency SSD.";
+    Volume(volume): "Cloud block volume.";
+    Null(null): "Fixed latency.";
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 5] = [Kind::Hdd, Kind::Ssd, Kind::Ull, Kind::Volume, Kind::Null];
-
     /// The name before the colon of a device name.
     pub fn name(self) -> &'static str {
-        match self {
-            Kind::Hdd => "hdd",
-            Kind::Ssd => "ssd",
-            Kind::Ull => "ull",
-            Kind::Volume => "volume",
-            Kind::Null => "null",
-        }
-    }
-
-    /// The parameters of this kind.
-    pub fn keys(self) -> &'static [Key] {
-        match self {
-            Kind::Hdd => hdd::KEYS,
-            Kind::Ssd => ssd::KEYS,
-            Kind::Ull => ull::KEYS,
-            Kind::Volume => volume::KEYS,
-            Kind::Null => null::KEYS,
-        }
+        KIND_NAMES[self as usize]
     }
 }
 
-/// The parameters of a device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Params {
-    /// Hard disk.
-    Hdd(hdd::Params),
-    /// Flash SSD.
-    Ssd(ssd::Params),
-    /// Ultra-low-latency SSD.
-    Ull(ull::Params),
-    /// Cloud block volume.
-    Volume(volume::Params),
-    /// Fixed latency.
-    Null(null::Params),
+/// Puts in the parameters that a file may leave out.
+fn complete<P: DeviceParams>(table: &mut Table) {
+    for (name, value) in P::OPTIONAL {
+        table.entry(*name).or_insert(Value::Float(*value));
+    }
 }
 
 /// A checked device description, from which devices are built.
@@ -90,17 +117,6 @@ impl DeviceModel {
         &self.description
     }
 
-    /// What kind of device.
-    pub fn kind(&self) -> Kind {
-        match self.params {
-            Params::Hdd(_) => Kind::Hdd,
-            Params::Ssd(_) => Kind::Ssd,
-            Params::Ull(_) => Kind::Ull,
-            Params::Volume(_) => Kind::Volume,
-            Params::Null(_) => Kind::Null,
-        }
-    }
-
     /// Its parameters.
     pub fn params(&self) -> &Params {
         &self.params
@@ -108,13 +124,7 @@ impl DeviceModel {
 
     /// Properties for the block layer, the same as [`Device::facts`] of a device built from it.
     pub fn facts(&self) -> Facts {
-        match &self.params {
-            Params::Hdd(p) => p.facts(),
-            Params::Ssd(p) => p.facts(),
-            Params::Ull(p) => p.facts(),
-            Params::Volume(p) => p.facts(),
-            Params::Null(p) => p.facts(),
-        }
+        of_any!(&self.params, p => p.facts())
     }
 
     /// This model with further overrides, in the syntax after the `?` of [`load`].
@@ -137,48 +147,25 @@ impl DeviceModel {
             return Err(keys::invalid(&self.name, "capacity_sectors", sectors, expected));
         }
         let mut params = self.params.clone();
-        match &mut params {
-            Params::Hdd(p) => p.grow(sectors),
-            Params::Ssd(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
-            Params::Ull(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
-            Params::Volume(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
-            Params::Null(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
-        }
+        of_any!(&mut params, p => p.grow(sectors));
         Ok(DeviceModel { params, ..self.clone() })
     }
 
     /// Builds a device in its initial state. Each device of a run needs a seed of its own.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
-        match &self.params {
-            Params::Hdd(p) => Box::new(hdd::Hdd::new(p, seed)),
-            Params::Ssd(p) => Box::new(ssd::Ssd::new(p, seed)),
-            Params::Ull(p) => Box::new(ull::Ull::new(p, seed)),
-            Params::Volume(p) => Box::new(volume::Volume::new(p, seed)),
-            Params::Null(p) => Box::new(null::Null::new(p)),
-        }
+        of_any!(&self.params, p => p.build(seed))
     }
-}
 
-impl DeviceModel {
     /// As [`DeviceModel::build`], with weighted classes of commands where the drive has NVMe's: [`Device::set_class_weights`].
     pub fn build_with_classes(&self, seed: u64) -> Box<dyn Device> {
-        let nvme = match &self.params {
-            Params::Ssd(p) => p.interface == "nvme",
-            Params::Ull(_) => true,
-            Params::Hdd(_) | Params::Null(_) | Params::Volume(_) => false,
-        };
         let device = self.build(seed);
-        if nvme { Box::new(Arbiter::new(device)) } else { device }
+        if of_any!(&self.params, p => p.nvme()) { Box::new(Arbiter::new(device)) } else { device }
     }
 
     /// Exact service times of the device that [`DeviceModel::build`] makes with this seed, where they can be known
     /// beforehand: of a disk, and of a device with a fixed latency.
     pub fn oracle(&self, seed: u64) -> Option<Arc<dyn ServiceOracle>> {
-        match &self.params {
-            Params::Hdd(p) => Some(Arc::new(hdd::Positioning::new(p, seed))),
-            Params::Null(p) => Some(Arc::new(p.clone())),
-            Params::Ssd(_) | Params::Ull(_) | Params::Volume(_) => None,
-        }
+        of_any!(&self.params, p => p.oracle(seed))
     }
 }
 
@@ -292,19 +279,7 @@ fn overridden(
             pair.split_once('=').ok_or_else(|| keys::invalid(origin, pair, "nothing", "parameter=value"))?;
         keys::set(kind.keys(), &mut table, origin, key.trim(), value.trim())?;
     }
-    if kind == Kind::Hdd {
-        for (name, value) in hdd::OPTIONAL {
-            table.entry(name).or_insert(Value::Float(value));
-        }
-    }
-    keys::check(kind.keys(), &mut table, origin)?;
-    let params = match kind {
-        Kind::Hdd => Params::Hdd(typed(table, origin).and_then(|p: hdd::Params| p.checked(origin))?),
-        Kind::Ssd => Params::Ssd(typed(table, origin).and_then(|p: ssd::Params| p.checked(origin))?),
-        Kind::Ull => Params::Ull(typed(table, origin)?),
-        Kind::Volume => Params::Volume(typed(table, origin).and_then(|p: volume::Params| p.checked(origin))?),
-        Kind::Null => Params::Null(typed(table, origin)?),
-    };
+    let params = kind.params(table, origin)?;
     let name = if overrides.is_empty() { origin.to_owned() } else { format!("{origin}?{overrides}") };
     Ok(DeviceModel { name, description, params })
 }
@@ -353,7 +328,7 @@ fn read(text: &str, origin: &str) -> Result<(Kind, String, Table), Error> {
     let mut table: Table = text
         .parse()
         .map_err(|e: toml::de::Error| Error::Syntax { origin: origin.to_owned(), message: e.to_string() })?;
-    let kinds = || keys::Expect::OneOf(&["hdd", "ssd", "ull", "volume", "null"]);
+    let kinds = || keys::Expect::OneOf(KIND_NAMES);
     let description = match table.remove("description") {
         None => String::new(),
         Some(Value::String(text)) => text,

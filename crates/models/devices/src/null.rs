@@ -1,10 +1,13 @@
 //! A device of fixed latency and unlimited parallelism, to measure the cost of the host alone.
 
+use std::sync::Arc;
+
 use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 use serde::{Deserialize, Serialize};
 
 use crate::held::Held;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
+use crate::kind::DeviceParams;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Parameters of a null device.
@@ -35,8 +38,8 @@ pub const KEYS: &[Key] = &[
     Key { name: "max_sectors", expect: Expect::Int(1, 1 << 20), about: "largest command" },
 ];
 
-impl Params {
-    pub(crate) fn facts(&self) -> Facts {
+impl DeviceParams for Params {
+    fn facts(&self) -> Facts {
         Facts {
             capacity_sectors: self.capacity_sectors,
             depth: self.depth,
@@ -46,6 +49,18 @@ impl Params {
             fua: true,
             max_sectors: self.max_sectors,
         }
+    }
+
+    fn capacity_sectors(&mut self) -> &mut u64 {
+        &mut self.capacity_sectors
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Device> {
+        Box::new(Null::new(self))
+    }
+
+    fn oracle(&self, _seed: u64) -> Option<Arc<dyn ServiceOracle>> {
+        Some(Arc::new(self.clone()))
     }
 }
 

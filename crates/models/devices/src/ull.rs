@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::held::Held;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
+use crate::kind::DeviceParams;
 use crate::rng::{Stage, mix};
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
@@ -73,8 +74,8 @@ pub const KEYS: &[Key] = &[
     Key { name: "queue_depth", expect: Expect::Int(1, 65_536), about: "commands per hardware queue" },
 ];
 
-impl Params {
-    pub(crate) fn facts(&self) -> Facts {
+impl DeviceParams for Params {
+    fn facts(&self) -> Facts {
         Facts {
             capacity_sectors: self.capacity_sectors,
             depth: u32::from(self.queues) * self.queue_depth,
@@ -84,6 +85,18 @@ impl Params {
             fua: true,
             max_sectors: SPLIT_SECTORS,
         }
+    }
+
+    fn capacity_sectors(&mut self) -> &mut u64 {
+        &mut self.capacity_sectors
+    }
+
+    fn build(&self, seed: u64) -> Box<dyn Device> {
+        Box::new(Ull::new(self, seed))
+    }
+
+    fn nvme(&self) -> bool {
+        true
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::held::Held;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key, invalid};
+use crate::kind::DeviceParams;
 use crate::rng::Stage;
 use crate::{Breakdown, Command, Completion, Counters, Device, Error, Facts, Submitted};
 
@@ -70,9 +71,8 @@ pub const KEYS: &[Key] = &[
     Key { name: "max_sectors", expect: Expect::Int(1, 65_536), about: "largest command" },
 ];
 
-impl Params {
-    /// Checks the relations between parameters.
-    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+impl DeviceParams for Params {
+    fn checked(self, origin: &str) -> Result<Params, Error> {
         for (name, burst, base) in
             [("burst_iops", self.burst_iops, self.iops), ("burst_mb_per_s", self.burst_mb_per_s, self.mb_per_s)]
         {
@@ -83,7 +83,7 @@ impl Params {
         Ok(self)
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    fn facts(&self) -> Facts {
         Facts {
             capacity_sectors: self.capacity_sectors,
             depth: u32::from(self.queues) * self.queue_depth,
@@ -93,6 +93,14 @@ impl Params {
             fua: true,
             max_sectors: self.max_sectors,
         }
+    }
+
+    fn capacity_sectors(&mut self) -> &mut u64 {
+        &mut self.capacity_sectors
+    }
+
+    fn build(&self, seed: u64) -> Box<dyn Device> {
+        Box::new(Volume::new(self, seed))
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
             }
             classifier.posterior(&history).unwrap()
         };
-        let usual = IoTag::of_file_size(64 << 20);
+        let usual = IoTag::parse("FILE_64MB").unwrap();
         assert_eq!(posterior(&filling, IoTag::UNKNOWN), posterior(&classifier, usual));
         assert_eq!(posterior(&filling, IoTag::FILE_4KB), posterior(&classifier, IoTag::FILE_4KB), "a known tag stays");
         assert_ne!(posterior(&classifier, IoTag::UNKNOWN), posterior(&classifier, usual));

@@ -71,11 +71,6 @@ impl History {
         self.completions < HISTORY as u64
     }
 
-    /// Requests that it was given.
-    pub fn completions(&self) -> u64 {
-        self.completions
-    }
-
     /// Mean and standard deviation (at least 0.1) of ln latency in microseconds over the last 16; `None` while cold.
     pub fn normal(&self) -> Option<(f32, f32)> {
         (!self.is_cold()).then_some((self.mean, self.deviation))

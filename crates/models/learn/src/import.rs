@@ -1,9 +1,7 @@
 //! Import of models that other programs trained.
 
 mod dense;
-mod lightgbm;
 mod sklearn;
-mod xgboost;
 
 use crate::model::Weights;
 use crate::{About, FeatureSet, HISTORY, Kind, LEAF, LatencyModel, Model, ModelError, Node, OutputKind, Trees};
@@ -11,10 +9,6 @@ use crate::{About, FeatureSet, HISTORY, Kind, LEAF, LatencyModel, Model, ModelEr
 /// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// LightGBM's text model.
-    LightGbm,
-    /// XGBoost's JSON model.
-    XgBoost,
     /// scikit-learn's arrays of `tree_`, as JSON.
     Sklearn,
     /// Weights and biases of a dense network, as safetensors.
@@ -23,13 +17,11 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 4] = [Format::LightGbm, Format::XgBoost, Format::Sklearn, Format::Safetensors];
+    pub const ALL: [Format; 2] = [Format::Sklearn, Format::Safetensors];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Format::LightGbm => "lightgbm",
-            Format::XgBoost => "xgboost",
             Format::Sklearn => "sklearn",
             Format::Safetensors => "safetensors",
         }
@@ -61,8 +53,6 @@ pub fn import(bytes: &[u8], format: Format, purpose: &Purpose) -> Result<Model, 
     }
     let text = || std::str::from_utf8(bytes).map_err(|_| format.error("it is not text"));
     let weights = match format {
-        Format::LightGbm => Weights::Trees(lightgbm::read(text()?)?.into_trees(purpose)?),
-        Format::XgBoost => Weights::Trees(xgboost::read(text()?)?.into_trees(purpose)?),
         Format::Sklearn => Weights::Trees(sklearn::read(text()?)?.into_trees(purpose)?),
         Format::Safetensors => dense::read(bytes, purpose.features.inputs())?,
     };

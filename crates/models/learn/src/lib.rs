@@ -5,14 +5,12 @@
 
 mod classifier;
 mod dense;
-pub mod drift;
 mod error;
 mod features;
 pub mod gap;
 mod history;
 pub mod import;
 mod latency;
-pub mod layout;
 mod line;
 pub mod metrics;
 mod model;

@@ -32,11 +32,6 @@ impl RequestRecord {
         Nanos(self.complete.0.saturating_sub(self.issue.0))
     }
 
-    /// Time before the device.
-    pub fn wait(&self) -> Nanos {
-        Nanos(self.issue.0.saturating_sub(self.arrive.0))
-    }
-
     /// Time from creation to completion.
     pub fn total(&self) -> Nanos {
         Nanos(self.complete.0.saturating_sub(self.arrive.0))

@@ -86,11 +86,6 @@ impl Trees {
         self.base.len()
     }
 
-    /// Number of trees.
-    pub fn trees(&self) -> usize {
-        self.roots.len()
-    }
-
     /// Initial values of the outputs.
     pub fn base(&self) -> &[f32] {
         &self.base

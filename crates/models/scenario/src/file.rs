@@ -1,7 +1,8 @@
 //! Reading text files with bounds.
 
-use std::io::Read;
 use std::path::Path;
+
+use dumbwaiter_text::TextError;
 
 use crate::Error;
 
@@ -15,27 +16,29 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// # Errors
 /// A file that cannot be read, is no UTF-8, or is larger.
 pub fn read_text(path: &Path) -> Result<String, Error> {
-    let name = || path.display().to_string();
-    let failed = |source| Error::Io { path: name(), source };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
-        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
-        Error::invalid(format!("{}:{line}", name()), format!("byte {:#04x} is not UTF-8; expected text", bytes[at]))
+    let name = path.display().to_string();
+    let text = dumbwaiter_text::read_text(path, TEXT_BYTES_MAX).map_err(|error| match error {
+        TextError::Io(source) => Error::Io { path: name.clone(), source },
+        TextError::Larger(_) => too_large(&name),
+        TextError::NotUtf8 { line, byte } => {
+            Error::invalid(format!("{name}:{line}"), format!("byte {byte:#04x} is not UTF-8; expected text"))
+        }
     })?;
-    check_text(&text, &name())?;
+    check_text(&text, &name)?;
     Ok(text)
 }
 
 /// Refuses text that is larger than [`read_text`] allows; errors name `path`.
 pub(crate) fn check_text(text: &str, path: &str) -> Result<(), Error> {
     if text.len() as u64 > TEXT_BYTES_MAX {
-        return Err(Error::invalid(path, format!("has more than {} MiB, the largest scenario", TEXT_BYTES_MAX >> 20)));
+        return Err(too_large(path));
     }
     match text.lines().position(|line| line.len() > LINE_BYTES_MAX) {
         Some(line) => Err(Error::invalid(format!("{path}:{}", line + 1), "the line has more than 1 MiB")),
         None => Ok(()),
     }
+}
+
+fn too_large(path: &str) -> Error {
+    Error::invalid(path, format!("has more than {} MiB, the largest scenario", TEXT_BYTES_MAX >> 20))
 }

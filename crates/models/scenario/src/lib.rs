@@ -23,6 +23,7 @@ mod write;
 use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_controllers::TenantLimits;
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
@@ -176,6 +177,8 @@ pub struct Tenant {
     pub ioprio: Option<Ioprio>,
     /// An I/O of its tasks whose predicted wait is longer is refused.
     pub deadline: Option<Nanos>,
+    /// What it may have at most, and what it gets whatever others do.
+    pub limits: TenantLimits,
     /// Whether it is the focus of latency metrics, such as an interactive user; recommendations look at its latency.
     pub focus: bool,
     /// Its tasks.
@@ -196,6 +199,7 @@ impl Tenant {
             parent: None,
             ioprio: None,
             deadline: None,
+            limits: TenantLimits::default(),
             focus: false,
             tasks: Vec::new(),
             changes: Vec::new(),
@@ -299,6 +303,11 @@ impl Scenario {
     /// Every task with its tenant, in order.
     pub fn tasks(&self) -> impl Iterator<Item = (&Tenant, &Task)> {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
+    }
+
+    /// Has any tenant a limit or a reservation?
+    pub fn has_limits(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.limits != TenantLimits::default())
     }
 
     /// Has any task a deadline?

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::hint::{nearest, suggest};
+use dumbwaiter_controllers::TenantLimits;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::file::check_text;
 use crate::task::Entry;
-use crate::value::{Priority, Seed, Time, Weight};
+use crate::value::{Bytes, Priority, Seed, Time, Weight};
 use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Task, Tenant, TenantChange};
 
 /// The file form of a scenario. Its fields are optional, so that [`Scenario::default`] has all defaults.
@@ -46,6 +47,9 @@ struct FileTenant {
     parent: Option<String>,
     ioprio: Option<Priority>,
     deadline: Option<Time>,
+    limit_iops: Option<u64>,
+    limit_bytes: Option<Bytes>,
+    reservation_iops: Option<u64>,
     #[serde(default)]
     focus: bool,
     #[serde(default)]
@@ -87,6 +91,11 @@ impl File {
                 parent: file.parent,
                 ioprio: file.ioprio.map(|p| p.0),
                 deadline: file.deadline.map(|t| t.0),
+                limits: TenantLimits {
+                    limit_iops: file.limit_iops,
+                    limit_bytes: file.limit_bytes.map(|bytes| bytes.0),
+                    reservation_iops: file.reservation_iops,
+                },
                 focus: file.focus,
                 changes: file.change,
                 ..Tenant::new(file.name)

@@ -275,7 +275,7 @@ impl<'de> DeserializeSeed<'de> for Key {
         if KEYS.contains(&key.as_str()) || of_app || JobSpec::is_key(&key) || key == "numjobs" {
             return Ok(key);
         }
-        let similar = || nearest(&key, KEYS.iter().chain(&App::KEYS).chain(JobSpec::KEYS).copied());
+        let similar = || nearest(&key, KEYS.iter().chain(&App::KEYS).copied().chain(JobSpec::keys()));
         let hint = suggest(JobSpec::synonym(&key).or_else(similar));
         Err(D::Error::custom(format!("unknown key `{key}` of a task{hint}")))
     }

@@ -1,7 +1,7 @@
 //! Values of scenario files that are checked as they are read.
 
 use dumbwaiter_block::{Ioprio, Nanos};
-use dumbwaiter_text::units::{self, BareTime};
+use dumbwaiter_text::units::{self, BareTime, Prefixes};
 use dumbwaiter_workloads::generate::Scalar;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -22,6 +22,16 @@ pub(crate) struct Seed(pub(crate) u64);
 impl<'de> Deserialize<'de> for Seed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seed, D::Error> {
         units::count(&Scalar::deserialize(deserializer)?.text()).map(Seed).map_err(D::Error::custom)
+    }
+}
+
+/// A number of bytes: a number, or text with a suffix such as `10M`.
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        let text = Scalar::deserialize(deserializer)?.text();
+        units::size(&text, Prefixes::Plain).map(Bytes).map_err(D::Error::custom)
     }
 }
 

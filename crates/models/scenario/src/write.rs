@@ -1,5 +1,6 @@
 //! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
 
+use dumbwaiter_controllers::TenantLimits;
 use dumbwaiter_text::units::format_time;
 use dumbwaiter_workloads::generate::Scalar;
 use serde::ser::{SerializeMap, SerializeStruct};
@@ -51,7 +52,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 8)?;
+        let mut tenant = serializer.serialize_struct("tenant", 11)?;
         tenant.serialize_field("name", &self.name)?;
         if self.is_root() {
             tenant.skip_field("weight")?;
@@ -69,6 +70,15 @@ impl Serialize for Tenant {
         match self.deadline {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
+        }
+        let TenantLimits { limit_iops, limit_bytes, reservation_iops } = self.limits;
+        for (key, value) in
+            [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)]
+        {
+            match value {
+                Some(value) => tenant.serialize_field(key, &value)?,
+                None => tenant.skip_field(key)?,
+            }
         }
         if self.focus {
             tenant.serialize_field("focus", &true)?;

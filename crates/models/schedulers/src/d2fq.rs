@@ -14,46 +14,18 @@ use dumbwaiter_block::{Context, Event, Next, Place, RequestId, Scheduler, Setup,
 use crate::mechanisms::flows::{self, Shares};
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Tree, TreeArena, later};
+use crate::settings::{has_settings, settings, tunables, with_defaults};
 
-const fn number(
-    name: &'static str,
-    unit: &'static str,
-    min: i128,
-    max: i128,
-    default: i128,
-    help: &'static str,
-) -> Tunable {
-    Tunable { name, unit, min, max, default, help }
+settings! {
+    const SETTINGS of D2fq;
+    medium_kib: "KiB", 0, 1 << 20, 256, "service of the whole device by which a tenant is ahead in the medium class" => (medium_kib);
+    low_kib: "KiB", 0, 1 << 20, 1024, "service of the whole device by which a tenant is ahead in the low class" => (low_kib);
+    high_weight: "", 1, 256, 64, "weight of the high class, with 1 for the low one; chosen when it is attached" => (high_weight);
+    medium_weight: "", 1, 256, 8, "weight of the medium class; chosen when it is attached" => (medium_weight);
 }
 
 /// Settings.
-pub const TUNABLES: &[Tunable] = &[
-    number(
-        "medium_kib",
-        "KiB",
-        0,
-        1 << 20,
-        256,
-        "service of the whole device by which a tenant is ahead in the medium class",
-    ),
-    number(
-        "low_kib",
-        "KiB",
-        0,
-        1 << 20,
-        1024,
-        "service of the whole device by which a tenant is ahead in the low class",
-    ),
-    number(
-        "high_weight",
-        "",
-        1,
-        256,
-        64,
-        "weight of the high class, with 1 for the low one; chosen when it is attached",
-    ),
-    number("medium_weight", "", 1, 256, 8, "weight of the medium class; chosen when it is attached"),
-];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
@@ -77,14 +49,17 @@ pub struct D2fq {
     now: u64,
     /// By request: its class, and whether its flow has paid for it.
     classes: Vec<(u8, bool)>,
-    values: [u64; 4],
+    medium_kib: u64,
+    low_kib: u64,
+    high_weight: u32,
+    medium_weight: u32,
     sent: [u64; 3],
 }
 
 impl D2fq {
     /// An empty scheduler.
     pub fn new(_setup: Setup) -> D2fq {
-        D2fq { values: [256, 1024, 64, 8], ..D2fq::default() }
+        with_defaults(&SETTINGS, D2fq::default())
     }
 
     fn advance(&mut self) {
@@ -96,7 +71,7 @@ impl D2fq {
 
     fn class_of(&self, flow: usize) -> u8 {
         let ahead = |kib: u64| later(self.flows[flow].time, self.now.wrapping_add(flows::whole_span(2 * kib)));
-        match (ahead(self.values[0]), ahead(self.values[1])) {
+        match (ahead(self.medium_kib), ahead(self.low_kib)) {
             (false, _) => 0,
             (true, false) => 1,
             (true, true) => 2,
@@ -160,7 +135,7 @@ impl Scheduler for D2fq {
     }
 
     fn class_weights(&self) -> Option<[u32; 3]> {
-        Some([self.values[2] as u32, self.values[3] as u32, 1])
+        Some([self.high_weight, self.medium_weight, 1])
     }
 
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
@@ -188,19 +163,7 @@ impl Scheduler for D2fq {
         }
     }
 
-    fn tunables(&self) -> &'static [Tunable] {
-        TUNABLES
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.values[i]))
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
-            self.values[i] = value as u64;
-        }
-    }
+    has_settings!(SETTINGS, TUNABLES);
 
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("sent_high", self.sent[0]);

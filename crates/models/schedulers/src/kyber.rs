@@ -14,6 +14,7 @@ use dumbwaiter_block::{
 
 use crate::mechanisms::list::{Links, List};
 use crate::none::newest_touching;
+use crate::settings::{has_settings, settings, tunables, with_defaults};
 
 const DOMAINS: usize = 4;
 /// Domains whose depth is adjusted: reads, writes, discards.
@@ -35,25 +36,14 @@ fn domain_of(op: Op) -> usize {
     }
 }
 
+settings! {
+    const SETTINGS of Kyber;
+    read_lat_nsec: "ns", 0, u64::MAX, 2_000_000, "target latency of reads" => (target_ns[0]);
+    write_lat_nsec: "ns", 0, u64::MAX, 10_000_000, "target latency of writes" => (target_ns[1]);
+}
+
 /// Settings.
-pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "read_lat_nsec",
-        unit: "ns",
-        min: 0,
-        max: u64::MAX as i128,
-        default: 2_000_000,
-        help: "target latency of reads",
-    },
-    Tunable {
-        name: "write_lat_nsec",
-        unit: "ns",
-        min: 0,
-        max: u64::MAX as i128,
-        default: 10_000_000,
-        help: "target latency of writes",
-    },
-];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Histogram([u32; BUCKETS]);
@@ -137,19 +127,20 @@ impl Kyber {
             batching: 0,
             throttled: [false; DOMAINS],
         };
-        Kyber {
+        let made = Kyber {
             setup,
             queues: vec![queue; usize::from(setup.hw_queues.max(1))],
             links: Links::default(),
             held: Vec::new(),
             tokens: MAX_DEPTH.map(TagMap::new),
             depth: MAX_DEPTH,
-            target_ns: [2_000_000, 10_000_000, DISCARD_TARGET_NS],
+            target_ns: [0, 0, DISCARD_TARGET_NS],
             histograms: Default::default(),
             timeout: [None; MEASURED],
             saved_p99: [None; MEASURED],
             timer: None,
-        }
+        };
+        with_defaults(&SETTINGS, made)
     }
 
     /// Tokens per domain now: reads, writes, discards, others.
@@ -323,19 +314,7 @@ impl Scheduler for Kyber {
         self.timer.map(|tick| self.setup.clock.time_of(tick))
     }
 
-    fn tunables(&self) -> &'static [Tunable] {
-        TUNABLES
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.target_ns[i]))
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
-            self.target_ns[i] = value as u64;
-        }
-    }
+    has_settings!(SETTINGS, TUNABLES);
 
     fn replayable(&mut self) -> Option<&mut dyn Replayable> {
         Some(self)

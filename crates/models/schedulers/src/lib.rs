@@ -20,13 +20,14 @@ pub mod mqfq;
 pub mod none;
 pub mod noop;
 pub mod registry;
+mod settings;
 pub mod sjf;
 pub mod sstf;
 #[cfg(test)]
 mod test_lab;
 pub mod wf2q_plus;
 
-pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Searched, Settings, find};
+pub use registry::{Choice, ChoiceError, Entry, Factory, Parameter, ParameterKind, REGISTRY, Searched, Settings, find};
 
 /// The calls that schedulers with one `sorted` tree and at-head requests in `head` (with `links`) have in common:
 /// arrivals, merging by sector, neighbours. All but the choice of the next request.

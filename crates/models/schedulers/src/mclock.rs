@@ -12,6 +12,7 @@ use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, Request, RequestI
 
 use crate::mechanisms::flows::{self, Flows, Shares, Slots, WHOLE};
 use crate::mechanisms::ordered::{Tree, TreeArena, later};
+use crate::settings::{has_settings, settings, tunables};
 
 /// Cost of a request without data, in parts of a request.
 const REQUEST_COST: u64 = 64;
@@ -23,25 +24,26 @@ const WEIGHT_BITS: u32 = 10;
 /// The longest step of a weight tag, so that tags can be compared although they wrap.
 const STEP_MAX: u128 = 1 << 60;
 
+settings! {
+    const SETTINGS of MClock;
+    reservation_iops: "IO/s", 0, 1_000_000_000, 0, "reservation of each tenant without one of its own; 0: none" => {
+        |s| s.reservation_iops.into(),
+        |s, iops| {
+            let before = std::mem::replace(&mut s.reservation_iops, iops as u64);
+            s.rate_changed(before, |tags| &mut tags.reservation);
+        }
+    };
+    limit_iops: "IO/s", 0, 1_000_000_000, 0, "limit of each tenant without one of its own; 0: none" => {
+        |s| s.limit_iops.into(),
+        |s, iops| {
+            let before = std::mem::replace(&mut s.limit_iops, iops as u64);
+            s.rate_changed(before, |tags| &mut tags.limit);
+        }
+    };
+}
+
 /// Settings: of tenants without a number of their own.
-pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "reservation_iops",
-        unit: "IO/s",
-        min: 0,
-        max: 1_000_000_000,
-        default: 0,
-        help: "reservation of each tenant without one of its own; 0: none",
-    },
-    Tunable {
-        name: "limit_iops",
-        unit: "IO/s",
-        min: 0,
-        max: 1_000_000_000,
-        default: 0,
-        help: "limit of each tenant without one of its own; 0: none",
-    },
-];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
 /// Reservations and limits of tenants by number, in requests a second; 0: none.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +69,9 @@ struct Tags {
 #[derive(Clone)]
 pub struct MClock {
     rates: Rates,
-    /// For tenants without a number of their own: reservation and limit.
-    default_iops: [u64; 2],
+    /// For tenants without a number of their own.
+    reservation_iops: u64,
+    limit_iops: u64,
     flows: Flows,
     shares: Shares,
     slots: Slots,
@@ -105,7 +108,8 @@ impl MClock {
     pub fn new(_setup: Setup, rates: Rates) -> MClock {
         MClock {
             rates,
-            default_iops: [0; 2],
+            reservation_iops: 0,
+            limit_iops: 0,
             flows: Flows::default(),
             shares: Shares::default(),
             slots: Slots::default(),
@@ -124,11 +128,24 @@ impl MClock {
     }
 
     fn reservation(&self, flow: usize) -> Option<u64> {
-        self.rates.reservations.get(flow).copied().or(Some(self.default_iops[0])).filter(|iops| *iops > 0)
+        self.rates.reservations.get(flow).copied().or(Some(self.reservation_iops)).filter(|iops| *iops > 0)
     }
 
     fn limit_of(&self, flow: usize) -> Option<u64> {
-        self.rates.limits.get(flow).copied().or(Some(self.default_iops[1])).filter(|iops| *iops > 0)
+        self.rates.limits.get(flow).copied().or(Some(self.limit_iops)).filter(|iops| *iops > 0)
+    }
+
+    /// The rate of tenants without a number of their own was `before`, and moves this tag.
+    fn rate_changed(&mut self, before: u64, tag: fn(&mut Tags) -> &mut Nanos) {
+        if before == 0 {
+            // Without a rate the tags stood still: a tenant that was busy meanwhile has nothing to catch up on.
+            for tags in &mut self.tags {
+                let tag = tag(tags);
+                *tag = self.now.max(*tag);
+            }
+        }
+        // Limits that are due by the clock leave their order with the next request.
+        self.relink_all(Nanos::ZERO);
     }
 
     /// Takes a flow out of all orders.
@@ -272,27 +289,7 @@ impl Scheduler for MClock {
         }
     }
 
-    fn tunables(&self) -> &'static [Tunable] {
-        TUNABLES
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.default_iops[i]))
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
-            if std::mem::replace(&mut self.default_iops[i], value as u64) == 0 {
-                // Without a rate the tags stood still: a tenant that was busy meanwhile has nothing to catch up on.
-                for tags in &mut self.tags {
-                    let tag = if i == 0 { &mut tags.reservation } else { &mut tags.limit };
-                    *tag = self.now.max(*tag);
-                }
-            }
-            // Limits that are due by the clock leave their order with the next request.
-            self.relink_all(Nanos::ZERO);
-        }
-    }
+    has_settings!(SETTINGS, TUNABLES);
 
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("dispatches_for_reservations", self.for_reservations);

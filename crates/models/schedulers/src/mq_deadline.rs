@@ -15,6 +15,7 @@ use dumbwaiter_block::{
 
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
+use crate::settings::{self, settings, tunables, with_defaults};
 
 /// The kernel release whose order of dispatch to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,73 +86,32 @@ fn class_of(ioprio: Ioprio) -> usize {
     }
 }
 
+const MOST: i32 = i32::MAX;
+
+settings! {
+    const SETTINGS of MqDeadline;
+    read_expire: "ms", 0, MOST, 500, "a read's deadline is this long after its arrival"
+        => { |s| s.in_ms(s.expire_ticks[0]), |s, ms| s.expire_ticks[0] = s.in_ticks(ms) };
+    write_expire: "ms", 0, MOST, 5000, "a write's deadline is this long after its arrival"
+        => { |s| s.in_ms(s.expire_ticks[1]), |s, ms| s.expire_ticks[1] = s.in_ticks(ms) };
+    fifo_batch: "requests", 0, MOST, 16, "requests of one direction served in sector order before deadlines are checked"
+        => (fifo_batch);
+    writes_starved: "batches", i32::MIN, MOST, 2,
+        "read batches served while writes wait; -1 never lets writes interrupt reads"
+        // As the kernel compares it: a signed setting read as unsigned.
+        => { |s| (s.writes_starved as i32).into(), |s, batches| s.writes_starved = batches as i32 as u32 };
+    front_merges: "bool", 0, 1, 1, "search for a request that starts where an arrival ends" => (front_merges);
+    async_depth: "requests", 0, MOST, 0,
+        "slots for all but reads, before 6.18 of each 64; 0: the kernel's default (nr_requests, in 5.14 to 6.4 three quarters of it)"
+        => { |s| s.async_depth_of(s.nr_requests).into(), |s, slots| s.async_depth = slots as u32 };
+    prio_aging_expire: "ms", 0, MOST, 10_000, "after this long a lower class is served before a higher one"
+        => { |s| s.in_ms(s.aging_ticks), |s, ms| s.aging_ticks = s.in_ticks(ms) };
+    compat_expiry: "bool", 0, 1, 0,
+        "1: compute the time of arrival from the deadline and the current expiry, as the kernel does" => (compat_expiry);
+}
+
 /// Settings.
-pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "read_expire",
-        unit: "ms",
-        min: 0,
-        max: i32::MAX as i128,
-        default: 500,
-        help: "a read's deadline is this long after its arrival",
-    },
-    Tunable {
-        name: "write_expire",
-        unit: "ms",
-        min: 0,
-        max: i32::MAX as i128,
-        default: 5000,
-        help: "a write's deadline is this long after its arrival",
-    },
-    Tunable {
-        name: "fifo_batch",
-        unit: "requests",
-        min: 0,
-        max: i32::MAX as i128,
-        default: 16,
-        help: "requests of one direction served in sector order before deadlines are checked",
-    },
-    Tunable {
-        name: "writes_starved",
-        unit: "batches",
-        min: i32::MIN as i128,
-        max: i32::MAX as i128,
-        default: 2,
-        help: "read batches served while writes wait; -1 never lets writes interrupt reads",
-    },
-    Tunable {
-        name: "front_merges",
-        unit: "bool",
-        min: 0,
-        max: 1,
-        default: 1,
-        help: "search for a request that starts where an arrival ends",
-    },
-    Tunable {
-        name: "async_depth",
-        unit: "requests",
-        min: 0,
-        max: i32::MAX as i128,
-        default: 0,
-        help: "slots for all but reads, before 6.18 of each 64; 0: the kernel's default (nr_requests, in 5.14 to 6.4 three quarters of it)",
-    },
-    Tunable {
-        name: "prio_aging_expire",
-        unit: "ms",
-        min: 0,
-        max: i32::MAX as i128,
-        default: 10_000,
-        help: "after this long a lower class is served before a higher one",
-    },
-    Tunable {
-        name: "compat_expiry",
-        unit: "bool",
-        min: 0,
-        max: 1,
-        default: 0,
-        help: "1: compute the time of arrival from the deadline and the current expiry, as the kernel does",
-    },
-];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
 /// Settings of the legacy scheduler.
 pub const LEGACY_TUNABLES: &[Tunable] = TUNABLES.split_at(5).0;
@@ -202,7 +162,12 @@ pub struct MqDeadline {
     starved: u32,
     expire_ticks: [i64; 2],
     aging_ticks: i64,
-    values: [i64; TUNABLES.len()],
+    fifo_batch: u32,
+    writes_starved: u32,
+    front_merges: bool,
+    /// 0: the kernel's default.
+    async_depth: u32,
+    compat_expiry: bool,
     nr_requests: u32,
     /// The slots that the default `async_depth` is a part of; `None` for those that there are.
     nr_requests_at_attach: Option<u32>,
@@ -211,7 +176,7 @@ pub struct MqDeadline {
 impl MqDeadline {
     /// An empty scheduler that follows `kernel`.
     pub fn new(setup: Setup, kernel: Kernel) -> MqDeadline {
-        let mut made = MqDeadline {
+        let made = MqDeadline {
             kernel,
             clock: setup.clock,
             classes: Default::default(),
@@ -224,27 +189,15 @@ impl MqDeadline {
             starved: 0,
             expire_ticks: [0; 2],
             aging_ticks: 0,
-            values: [0; TUNABLES.len()],
+            fifo_batch: 0,
+            writes_starved: 0,
+            front_merges: false,
+            async_depth: 0,
+            compat_expiry: false,
             nr_requests: setup.nr_requests,
             nr_requests_at_attach: setup.at_attach.nr_requests,
         };
-        for tunable in TUNABLES {
-            made.set(tunable.name, tunable.default);
-        }
-        made
-    }
-
-    fn value(&self, name: &str) -> i64 {
-        TUNABLES.iter().position(|t| t.name == name).map_or(0, |i| self.values[i])
-    }
-
-    fn fifo_batch(&self) -> u32 {
-        self.values[2] as u32
-    }
-
-    /// As the kernel compares it: a signed setting read as unsigned.
-    fn writes_starved(&self) -> u32 {
-        self.values[3] as i32 as u32
+        with_defaults(&SETTINGS, made)
     }
 
     fn index_of_class(&self, io: &Io) -> usize {
@@ -253,7 +206,7 @@ impl MqDeadline {
 
     fn arrival(&self, id: RequestId, dir: usize) -> i64 {
         let entry = &self.entries[id.index()];
-        if self.values[7] != 0 { entry.deadline - self.expire_ticks[dir] } else { entry.arrival }
+        if self.compat_expiry { entry.deadline - self.expire_ticks[dir] } else { entry.arrival }
     }
 
     /// Where a batch of this direction would go on.
@@ -279,7 +232,7 @@ impl MqDeadline {
             [Dir::Write, Dir::Read].into_iter().find_map(|d| Some((self.ahead(class, d as usize)?, d as usize)))
         };
         let (id, dir) = match going {
-            Some((id, dir)) if self.batching < self.fifo_batch() => (id, dir),
+            Some((id, dir)) if self.batching < self.fifo_batch => (id, dir),
             _ => {
                 let dir = self.direction(class)?;
                 let oldest = self.classes[class].fifo[dir].front()?;
@@ -303,7 +256,7 @@ impl MqDeadline {
             (true, true) => {
                 let starved = self.starved;
                 self.starved = starved.wrapping_add(1);
-                if starved >= self.writes_starved() { Dir::Write } else { Dir::Read }
+                if starved >= self.writes_starved { Dir::Write } else { Dir::Read }
             }
         };
         if dir == Dir::Write {
@@ -429,7 +382,7 @@ impl Scheduler for MqDeadline {
         if let Some(join) = index.lookup(io, ctx) {
             return Some(join);
         }
-        if self.values[4] == 0 {
+        if !self.front_merges {
             return None;
         }
         let sorted = &self.classes[self.index_of_class(io)].sorted[io.op.dir() as usize];
@@ -479,10 +432,7 @@ impl Scheduler for MqDeadline {
         if self.kernel == Kernel::Legacy || io.op == Op::Read {
             return nr_requests;
         }
-        let depth = match self.values[5] {
-            0 => self.default_async_depth(nr_requests),
-            depth => depth as u32,
-        };
+        let depth = self.async_depth_of(nr_requests);
         if self.kernel >= Kernel::V6_18 {
             return depth.min(nr_requests);
         }
@@ -495,7 +445,7 @@ impl Scheduler for MqDeadline {
             self.nr_requests = nr_requests;
             // A kernel that keeps the limits of the time of attachment keeps this one too.
             if self.nr_requests_at_attach.is_none() {
-                self.values[5] = 0;
+                self.async_depth = 0;
             }
         }
     }
@@ -505,26 +455,11 @@ impl Scheduler for MqDeadline {
     }
 
     fn get(&self, name: &str) -> Option<i128> {
-        self.tunables().iter().find(|t| t.name == name).map(|t| match t.name {
-            "async_depth" if self.value(name) == 0 => i128::from(self.default_async_depth(self.nr_requests)),
-            // Milliseconds are kept in ticks and read back so.
-            "read_expire" => self.in_ms(self.expire_ticks[0]),
-            "write_expire" => self.in_ms(self.expire_ticks[1]),
-            "prio_aging_expire" => self.in_ms(self.aging_ticks),
-            _ => i128::from(self.value(name)),
-        })
+        settings::get(&SETTINGS[..self.tunables().len()], self, name)
     }
 
     fn set(&mut self, name: &str, value: i128) {
-        let Some(i) = TUNABLES.iter().position(|t| t.name == name) else { return };
-        self.values[i] = value as i64;
-        let ticks = self.clock.from_ms(value.max(0) as u64);
-        match name {
-            "read_expire" => self.expire_ticks[0] = ticks,
-            "write_expire" => self.expire_ticks[1] = ticks,
-            "prio_aging_expire" => self.aging_ticks = ticks,
-            _ => {}
-        }
+        settings::set(&SETTINGS, self, name, value);
     }
 
     fn replayable(&mut self) -> Option<&mut dyn Replayable> {
@@ -575,13 +510,21 @@ impl Replayable for MqDeadline {
 }
 
 impl MqDeadline {
-    /// `async_depth` where none was set.
-    fn default_async_depth(&self, nr_requests: u32) -> u32 {
+    /// `async_depth`, or the kernel's default where none was set.
+    fn async_depth_of(&self, nr_requests: u32) -> u32 {
+        if self.async_depth != 0 {
+            return self.async_depth;
+        }
         let slots = self.nr_requests_at_attach.unwrap_or(nr_requests);
         let quarters = matches!(self.kernel, Kernel::V5_15 | Kernel::V6_1);
         if quarters { (slots - slots.div_ceil(4)).max(1) } else { slots }
     }
 
+    fn in_ticks(&self, ms: i128) -> i64 {
+        self.clock.from_ms(ms.max(0) as u64)
+    }
+
+    /// Milliseconds are kept in ticks and read back so.
     fn in_ms(&self, ticks: i64) -> i128 {
         i128::from(ticks) * i128::from(self.clock.period.0) / 1_000_000
     }

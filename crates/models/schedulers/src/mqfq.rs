@@ -12,16 +12,17 @@ use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, RequestId, Schedu
 use crate::mechanisms::flows::{self, Shares, Slots};
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Tree, TreeArena, later};
+use crate::settings::{has_settings, settings, tunables, with_defaults};
+
+settings! {
+    const SETTINGS of Mqfq;
+    threshold_kib: "KiB", 0, 1 << 20, 1024,
+        "service of the whole device by which a tenant may be ahead of the others; of it each tenant gets its share"
+        => (threshold_kib);
+}
 
 /// Settings.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "threshold_kib",
-    unit: "KiB",
-    min: 0,
-    max: 1 << 20,
-    default: 1024,
-    help: "service of the whole device by which a tenant may be ahead of the others; of it each tenant gets its share",
-}];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
 /// When a hardware queue whose tenants are all throttled asks again, if no completion lets them go before.
 const THROTTLED_RECHECK: Nanos = Nanos::from_ms(3);
@@ -94,9 +95,9 @@ pub struct Mqfq {
 impl Mqfq {
     /// An empty scheduler.
     pub fn new(setup: Setup) -> Mqfq {
-        Mqfq {
+        let made = Mqfq {
             setup,
-            threshold_kib: 1024,
+            threshold_kib: 0,
             queues: vec![Queue::default(); usize::from(setup.hw_queues.max(1))],
             links: Links::default(),
             at_head: Vec::new(),
@@ -110,7 +111,8 @@ impl Mqfq {
             now: 0,
             released: false,
             throttlings: 0,
-        }
+        };
+        with_defaults(&SETTINGS, made)
     }
 
     /// The virtual time up to which a flow may start.
@@ -293,19 +295,7 @@ impl Scheduler for Mqfq {
         }
     }
 
-    fn tunables(&self) -> &'static [Tunable] {
-        TUNABLES
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        (name == TUNABLES[0].name).then_some(i128::from(self.threshold_kib))
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        if name == TUNABLES[0].name {
-            self.threshold_kib = value as u64;
-        }
-    }
+    has_settings!(SETTINGS, TUNABLES);
 
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("throttlings", self.throttlings);

@@ -4,51 +4,18 @@
 //! inside it. An event before time zero is printed with a time that wrapped at 64 bits, at the end of the file; a first
 //! pass over the file collects such lines, and they are read first.
 
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::error::Error;
 use super::input::Input;
 use super::number;
-use super::record::{Event, Record, Span};
+use super::record::{Arrival, Counts, Event, Known, Record, Span};
+use super::record_writer::{Expressible, Lost, RecordWriter, Writing};
 use super::table::TOO_LONG;
-use super::text::{Fault, Line, LineParser};
-
-/// The event that counts as the arrival of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Arrival {
-    /// Q: submitted to the block layer.
-    Queue,
-    /// I: inserted into the scheduler.
-    Insert,
-    /// D: sent to the driver.
-    Issue,
-    /// C: completed.
-    Complete,
-}
-
-impl Arrival {
-    /// The letter of the event in blkparse's text.
-    pub fn letter(self) -> char {
-        match self {
-            Arrival::Queue => 'Q',
-            Arrival::Insert => 'I',
-            Arrival::Issue => 'D',
-            Arrival::Complete => 'C',
-        }
-    }
-
-    pub(crate) const ALL: [Arrival; 4] = [Arrival::Queue, Arrival::Insert, Arrival::Issue, Arrival::Complete];
-
-    /// Parses the letter of an event.
-    pub fn parse(letter: &str) -> Result<Arrival, Error> {
-        let all = Arrival::ALL.into_iter();
-        all.clone()
-            .find(|a| letter.len() == 1 && letter.starts_with(a.letter()))
-            .ok_or_else(|| Error::option("arrival", letter, "Q, I, D or C"))
-    }
-}
+use super::text::{Fault, Line, LineParser, MALFORMED, Opened, Opening, Source, TextSource, first_lines};
 
 pub(crate) const NO_SECTOR: &str = "no sector (packet command)";
 pub(crate) const NO_DATA: &str = "neither data nor flush";
@@ -77,7 +44,7 @@ fn kept_early(seconds: &[u8], line_bytes: usize) -> bool {
 }
 
 /// Reads `input` to its end and returns the lines whose times wrapped.
-pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
+fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
     let mut found = Vec::new();
     let mut number = 0;
     while let Some(line) = {
@@ -105,9 +72,66 @@ impl Blkparse {
     }
 }
 
-/// The event letter of a line, to find out which events a file has.
-pub(crate) fn action(line: &[u8]) -> Option<&[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(5)
+/// The arrival events in the lines of `start`, the start or `all` of a file.
+pub(crate) fn arrivals(start: &[u8], all: bool) -> Vec<Arrival> {
+    let action = |line: &&[u8]| {
+        let letter = line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(5)?;
+        Arrival::parse(std::str::from_utf8(letter).ok()?).ok()
+    };
+    first_lines(start, all).iter().filter_map(action).collect()
+}
+
+pub(crate) fn open(input: Input, opening: &Opening) -> Opened {
+    let mut early = Vec::new();
+    if input.rereadable() {
+        early = early_lines(Input::open(input.path())?)?;
+    }
+    let rest = TextSource::new(input, Box::new(Blkparse::new(opening.arrival, early.len())), opening.format);
+    let all = EarlyFirst::new(&early, opening.arrival, rest);
+    Ok((Known::ALL, Box::new(all)))
+}
+
+/// Events before time zero, which are at the end of the file, followed by the file.
+struct EarlyFirst {
+    early: std::vec::IntoIter<Event>,
+    skipped: Counts,
+    rest: TextSource,
+}
+
+impl EarlyFirst {
+    fn new(lines: &[Vec<u8>], arrival: Arrival, rest: TextSource) -> EarlyFirst {
+        let mut parser = Blkparse::new(arrival, 0);
+        let (mut events, mut skipped) = (Vec::new(), Counts::default());
+        for line in lines {
+            match parser.parse(line) {
+                Line::Event(event) => events.push(event),
+                Line::Skip(reason) => skipped.add(reason, 1),
+                Line::Bad(_) => skipped.add(MALFORMED, 1),
+                Line::Ignored => {}
+            }
+        }
+        events.sort_by_key(|e| e.time() as i64);
+        EarlyFirst { early: events.into_iter(), skipped, rest }
+    }
+}
+
+impl Source for EarlyFirst {
+    fn next(&mut self) -> Result<Option<Event>, Error> {
+        match self.early.next() {
+            Some(event) => Ok(Some(event)),
+            None => self.rest.next(),
+        }
+    }
+
+    fn skipped(&self) -> Counts {
+        let mut all = self.rest.skipped();
+        all.merge(&self.skipped);
+        all
+    }
+
+    fn changed(&self) -> Counts {
+        self.rest.changed()
+    }
 }
 
 /// Starts of the lines of the summary after the events.
@@ -290,8 +314,59 @@ fn operation(rwbs: &[u8]) -> Option<(Op, Flags)> {
     Some((op, flags))
 }
 
+/// Pending D and C events by time and order, with their requests.
+type Later = BTreeMap<(u64, u64), (char, Record)>;
+
+/// Writes Q events, and the D and C events of measured times among them.
+#[derive(Default)]
+struct BlkparseWriter {
+    sequence: u64,
+    later: Later,
+}
+
+pub(crate) fn writer(_: &mut Vec<u8>, _: Writing) -> io::Result<Box<dyn RecordWriter>> {
+    Ok(Box::new(BlkparseWriter::default()))
+}
+
+impl BlkparseWriter {
+    /// Writes the D and C events before `now`.
+    fn later_lines(&mut self, out: &mut Vec<u8>, now: u64) -> io::Result<()> {
+        while let Some(first) = self.later.first_entry()
+            && first.key().0 < now
+        {
+            let ((time, _), (event, record)) = first.remove_entry();
+            self.sequence += 1;
+            write_line(out, &record, self.sequence, event, Nanos(time))?;
+        }
+        Ok(())
+    }
+}
+
+impl RecordWriter for BlkparseWriter {
+    fn expressible(&self) -> Expressible {
+        Expressible { fields: Known::ALL, measured: true, marks: true, tags: false }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>, r: &Record, _: Option<Nanos>) -> io::Result<Result<Lost, &'static str>> {
+        self.later_lines(out, r.time.0)?;
+        self.sequence += 1;
+        write_line(out, r, self.sequence, 'Q', r.time)?;
+        let times = [('D', r.wait), ('C', r.latency)];
+        for (event, after) in times.into_iter().filter_map(|(e, t)| Some((e, t?))).filter(|_| r.sectors > 0) {
+            // At equal times D comes before C.
+            let order = self.sequence << 1 | u64::from(event == 'C');
+            self.later.insert((r.time.0.saturating_add(after.0), order), (event, *r));
+        }
+        Ok(Ok(Lost::default()))
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>, _: Nanos) -> io::Result<()> {
+        self.later_lines(out, u64::MAX)
+    }
+}
+
 /// Writes the line of an event of a record.
-pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, event: char, time: Nanos) {
+fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, event: char, time: Nanos) -> io::Result<()> {
     let mut rwbs = Vec::with_capacity(8);
     if record.flags.has(Flags::PREFLUSH) || record.op == Op::Flush {
         rwbs.push(b'F');
@@ -309,10 +384,10 @@ pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, even
     let rwbs = std::str::from_utf8(&rwbs).expect("letters only");
     let (major, minor) = (record.device >> 20, record.device & 0xf_ffff);
     let (s, ns) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
-    write!(out, "{major:3},{minor:<3} {:2} {sequence:8} {s:5}.{ns:09} {:5}  {event} {rwbs:>3} ", 0, record.task)
-        .expect("a Vec takes every byte");
+    write!(out, "{major:3},{minor:<3} {:2} {sequence:8} {s:5}.{ns:09} {:5}  {event} {rwbs:>3} ", 0, record.task)?;
     if record.sectors > 0 {
-        write!(out, "{} + {} ", record.sector, record.sectors).expect("a Vec takes every byte");
+        write!(out, "{} + {} ", record.sector, record.sectors)?;
     }
     out.extend_from_slice(b"[0]\n");
+    Ok(())
 }

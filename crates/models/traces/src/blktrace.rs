@@ -3,12 +3,12 @@
 
 use dumbwaiter_block::{Flags, Op, SECTOR_BYTES};
 
-use super::blkparse::{Arrival, NO_DATA, NO_SECTOR, arrive};
+use super::blkparse::{NO_DATA, NO_SECTOR, arrive};
 use super::error::Error;
 use super::input::Input;
-use super::record::{Counts, Event, Span};
+use super::record::{Arrival, Counts, Event, Known, Span};
 use super::table::ROUNDED;
-use super::text::Source;
+use super::text::{Opened, Opening, Source};
 
 const RECORD_BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
@@ -71,7 +71,7 @@ fn arrival(action: u32) -> Option<Arrival> {
 }
 
 /// The arrival events of the records in `bytes`, the start of a file.
-pub(crate) fn arrivals(mut bytes: &[u8]) -> Vec<Arrival> {
+pub(crate) fn arrivals(mut bytes: &[u8], _: bool) -> Vec<Arrival> {
     let mut found = Vec::new();
     while let (Some((big, _)), Some(record)) = (magic(bytes), bytes.first_chunk::<RECORD_BYTES>()) {
         let h = head(record, big);
@@ -112,7 +112,7 @@ fn operation(h: &Head) -> Option<(Op, Flags)> {
 }
 
 /// One per-CPU file.
-pub(crate) struct Blktrace {
+struct Blktrace {
     input: Input,
     arrival: Arrival,
     records: u64,
@@ -120,33 +120,20 @@ pub(crate) struct Blktrace {
     rounded: u64,
 }
 
-impl Blktrace {
-    pub(crate) fn new(input: Input, arrival: Arrival) -> Blktrace {
-        Blktrace { input, arrival, records: 0, skipped: Counts::default(), rounded: 0 }
-    }
+pub(crate) fn open(input: Input, opening: &Opening) -> Opened {
+    let source = Blktrace { input, arrival: opening.arrival, records: 0, skipped: Counts::default(), rounded: 0 };
+    Ok((Known::ALL, Box::new(source)))
 }
 
 impl Source for Blktrace {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            let at = self.input.offset();
             let mut record = [0; RECORD_BYTES];
-            let n = self.input.read(&mut record)?;
-            if n == 0 {
+            if !self.input.record(&mut record, "a blktrace record", self.records)? {
                 return Ok(None);
             }
-            let path = self.input.path();
-            if n < RECORD_BYTES {
-                if record[..n].iter().all(|b| *b == 0) {
-                    return Ok(None);
-                }
-                return Err(Error::Truncated { path: path.into(), what: "a blktrace record", records: self.records });
-            }
+            let (path, at) = (self.input.path(), self.input.offset() - RECORD_BYTES as u64);
             let Some((big, version)) = magic(&record) else {
-                if record.iter().all(|b| *b == 0) {
-                    // Padding to a block boundary.
-                    continue;
-                }
                 let value = format!("{:02x?}", &record[..4]);
                 return Err(Error::bad(path, format!("byte {at}"), value, "the magic 0x65617407 of a blktrace record"));
             };
@@ -200,8 +187,6 @@ impl Source for Blktrace {
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }

@@ -22,14 +22,15 @@
 //! | device, task | varint, only if bit 5 or 6 is set (before the first record: 0) |
 //! | wait, latency | varint in ns, only if bit 3 or 4 is set |
 
-use std::io::Write;
+use std::io;
 
 use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
 
 use super::error::Error;
 use super::input::Input;
-use super::record::{Counts, Event, Record};
-use super::text::Source;
+use super::record::{Counts, Event, Known, Record};
+use super::record_writer::{Expressible, Lost, RecordWriter, Writing};
+use super::text::{Opened, Opening, Source};
 
 /// First bytes of a file.
 pub(crate) const MAGIC: &[u8; 8] = b"DWTRACE1";
@@ -67,8 +68,7 @@ fn put(out: &mut Vec<u8>, mut n: u64) {
 }
 
 /// Writes records to a columnar file.
-pub(crate) struct ColumnarWriter<W: Write> {
-    out: W,
+struct ColumnarWriter {
     columns: [Vec<u8>; COLUMNS],
     packed: Vec<u8>,
     packer: zstd::bulk::Compressor<'static>,
@@ -78,26 +78,28 @@ pub(crate) struct ColumnarWriter<W: Write> {
     highest: u64,
 }
 
-impl<W: Write> ColumnarWriter<W> {
-    /// Starts a file; `known` as in the header.
-    pub(crate) fn new(mut out: W, known: u32) -> std::io::Result<ColumnarWriter<W>> {
-        out.write_all(MAGIC)?;
-        out.write_all(&known.to_le_bytes())?;
-        out.write_all(&0u32.to_le_bytes())?;
-        Ok(ColumnarWriter {
-            out,
-            columns: Default::default(),
-            packed: Vec::new(),
-            packer: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
-            in_block: 0,
-            last: Record::new(Op::Read, 0, 0),
-            records: 0,
-            highest: 0,
-        })
+/// Starts a file.
+pub(crate) fn writer(out: &mut Vec<u8>, writing: Writing) -> io::Result<Box<dyn RecordWriter>> {
+    out.extend(MAGIC);
+    out.extend(writing.known.bits().to_le_bytes());
+    out.extend(0u32.to_le_bytes());
+    Ok(Box::new(ColumnarWriter {
+        columns: Default::default(),
+        packed: Vec::new(),
+        packer: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
+        in_block: 0,
+        last: Record::new(Op::Read, 0, 0),
+        records: 0,
+        highest: 0,
+    }))
+}
+
+impl RecordWriter for ColumnarWriter {
+    fn expressible(&self) -> Expressible {
+        Expressible { fields: Known::ALL, measured: true, marks: true, tags: true }
     }
 
-    /// Adds a record; times must not decrease.
-    pub(crate) fn write(&mut self, r: &Record) -> std::io::Result<()> {
+    fn write(&mut self, out: &mut Vec<u8>, r: &Record, _: Option<Nanos>) -> io::Result<Result<Lost, &'static str>> {
         let last = self.last;
         let op = OPS.iter().position(|o| *o == r.op).expect("every operation is listed") as u8;
         let (device, task) = (r.device != last.device, r.task != last.task);
@@ -126,12 +128,25 @@ impl<W: Write> ColumnarWriter<W> {
         self.highest = self.highest.max(r.end());
         self.in_block += 1;
         if self.in_block == BLOCK_RECORDS {
-            self.block()?;
+            self.block(out)?;
         }
-        Ok(())
+        Ok(Ok(Lost::default()))
     }
 
-    fn block(&mut self) -> std::io::Result<()> {
+    /// Writes the last block and the footer.
+    fn finish(&mut self, out: &mut Vec<u8>, _: Nanos) -> io::Result<()> {
+        self.block(out)?;
+        let counts = [self.records.to_le_bytes(), self.highest.to_le_bytes()].concat();
+        out.extend(0u32.to_le_bytes());
+        out.extend(&counts);
+        out.extend(crc(&counts).to_le_bytes());
+        out.extend(END);
+        Ok(())
+    }
+}
+
+impl ColumnarWriter {
+    fn block(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         if self.in_block == 0 {
             return Ok(());
         }
@@ -144,31 +159,25 @@ impl<W: Write> ColumnarWriter<W> {
             column.clear();
         }
         for n in [self.in_block as u32, self.packed.len() as u32, crc(&self.packed)] {
-            self.out.write_all(&n.to_le_bytes())?;
+            out.extend(n.to_le_bytes());
         }
-        self.out.write_all(&self.packed)?;
+        out.extend(&self.packed);
         self.in_block = 0;
         self.last = Record::new(Op::Read, 0, 0);
         Ok(())
     }
+}
 
-    /// Writes the last block and the footer; returns the output.
-    pub(crate) fn finish(mut self) -> std::io::Result<W> {
-        self.block()?;
-        let counts = [self.records.to_le_bytes(), self.highest.to_le_bytes()].concat();
-        self.out.write_all(&0u32.to_le_bytes())?;
-        self.out.write_all(&counts)?;
-        self.out.write_all(&crc(&counts).to_le_bytes())?;
-        self.out.write_all(END)?;
-        Ok(self.out)
-    }
+pub(crate) fn open(input: Input, _: &Opening) -> Opened {
+    let source = Columnar::new(input)?;
+    Ok((Known::of_bits(source.known), Box::new(source)))
 }
 
 /// Reads a columnar file.
-pub(crate) struct Columnar {
+struct Columnar {
     input: Input,
     /// As in the header.
-    pub(crate) known: u32,
+    known: u32,
     payload: Vec<u8>,
     unpacker: zstd::bulk::Decompressor<'static>,
     columns: [Vec<u8>; COLUMNS],
@@ -181,7 +190,7 @@ pub(crate) struct Columnar {
 
 impl Columnar {
     /// Reads the header.
-    pub(crate) fn new(mut input: Input) -> Result<Columnar, Error> {
+    fn new(mut input: Input) -> Result<Columnar, Error> {
         let mut head = [0; 16];
         let n = input.read(&mut head)?;
         if n < head.len() || head[..8] != *MAGIC {

@@ -1,6 +1,7 @@
 //! Column lists: meaning and unit of each field of a delimited line. The named text formats are column lists too.
 
 use super::error::Error;
+use super::record::Known;
 
 /// Meaning and unit of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,20 +108,14 @@ impl Columns {
         self.list.iter().any(which)
     }
 
-    pub(crate) fn has_time(&self) -> bool {
-        self.has(|c| matches!(c, Column::Time(_) | Column::Gap(_)))
-    }
-
-    pub(crate) fn has_size(&self) -> bool {
-        self.has(|c| matches!(c, Column::Size(_)))
-    }
-
-    pub(crate) fn has_device(&self) -> bool {
-        self.has(|c| matches!(c, Column::Device | Column::Host | Column::Major | Column::Minor))
-    }
-
-    pub(crate) fn has_task(&self) -> bool {
-        self.has(|c| matches!(c, Column::Task))
+    /// The fields of the records of a trace with these columns.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            times: self.has(|c| matches!(c, Column::Time(_) | Column::Gap(_))),
+            sizes: self.has(|c| matches!(c, Column::Size(_))),
+            devices: self.has(|c| matches!(c, Column::Device | Column::Host | Column::Major | Column::Minor)),
+            tasks: self.has(|c| matches!(c, Column::Task)),
+        }
     }
 }
 
@@ -193,6 +188,26 @@ fn column(name: &str) -> Option<Column> {
             }
         }
     })
+}
+
+/// Layout of a delimited format.
+pub(crate) struct Layout {
+    /// Column list in the syntax of [`Columns::parse`].
+    pub(crate) columns: &'static str,
+    /// Field delimiter; a space stands for any white space.
+    pub(crate) delimiter: u8,
+    /// Whether further fields may follow.
+    pub(crate) extra: bool,
+    /// Fewest decimals of written times; `None` for whole numbers.
+    pub(crate) decimals: Option<usize>,
+    /// Header line of written files.
+    pub(crate) header: Option<&'static str>,
+}
+
+impl Layout {
+    pub(crate) fn list(&self) -> Columns {
+        Columns::parse(self.columns).expect("the layouts are parsed by a test")
+    }
 }
 
 #[cfg(test)]

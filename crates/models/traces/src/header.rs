@@ -112,7 +112,7 @@ fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
     let understood = Columns::parse(&list.join(",")).ok();
     let without_meaning = unclear.iter().all(|i| meaning(&normals[*i]).is_none());
     if let Some(columns) = understood
-        && (unclear.is_empty() || without_meaning && columns.has_time() && columns.has_size())
+        && (unclear.is_empty() || without_meaning && columns.known().times && columns.known().sizes)
     {
         let unused = unclear.iter().map(|i| names[*i].to_owned()).collect();
         return Header::Understood { columns, unused };

@@ -1,41 +1,21 @@
-//! A histogram with buckets of bounded relative width, for percentiles of a stream in bounded memory.
+//! A histogram with moments and interpolated percentiles, for a stream in bounded memory.
 
-/// Values below 2^12 are exact; above, buckets are at max 1/2048 wide.
-const BITS: u32 = 12;
+/// Values below 2^12 are exact; above, buckets are at most 1/2048 wide.
+type Counts = dumbwaiter_measure::Histogram<12, { u64::MAX }>;
 
-/// A log-linear histogram of 64-bit values. At max 110,000 buckets.
+/// Counts of 64-bit values. At most 110,000 buckets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
-    counts: Vec<u64>,
+    counts: Counts,
     total: u64,
     least: u64,
     max: u64,
     sum: f64,
 }
 
-fn bucket(value: u64) -> usize {
-    let shift = (64 - BITS).saturating_sub(value.leading_zeros());
-    ((shift as usize) << (BITS - 1)) + (value >> shift) as usize
-}
-
-/// The middle of a bucket.
-fn middle(bucket: usize) -> f64 {
-    let half = 1usize << (BITS - 1);
-    if bucket < 2 * half {
-        return bucket as f64;
-    }
-    let shift = bucket / half - 1;
-    let low = ((bucket - shift * half) as u64) << shift;
-    low as f64 + ((1u64 << shift) - 1) as f64 / 2.0
-}
-
 impl Histogram {
     pub(crate) fn add(&mut self, value: u64) {
-        let at = bucket(value);
-        if at >= self.counts.len() {
-            self.counts.resize(at + 1, 0);
-        }
-        self.counts[at] += 1;
+        self.counts.add(Counts::bucket(value));
         self.least = if self.total == 0 { value } else { self.least.min(value) };
         self.max = self.max.max(value);
         self.total += 1;
@@ -67,13 +47,11 @@ impl Histogram {
     /// The value of a rank, from 0.
     fn at(&self, rank: u64) -> f64 {
         let mut seen = 0;
-        for (i, n) in self.counts.iter().enumerate() {
-            seen += n;
-            if seen > rank {
-                return middle(i).clamp(self.least as f64, self.max as f64);
-            }
-        }
-        self.max as f64
+        let found = self.counts.recorded().find(|(_, count)| {
+            seen += count;
+            seen > rank
+        });
+        found.map_or(self.max as f64, |(longest, _)| Counts::middle(longest).clamp(self.least as f64, self.max as f64))
     }
 }
 
@@ -99,7 +77,7 @@ mod tests {
     #[test]
     fn small_values_are_exact() {
         for v in 0..4096 {
-            assert_eq!(middle(bucket(v)), v as f64);
+            assert_eq!(Counts::longest(Counts::bucket(v)), v);
         }
         assert_eq!(Histogram::default().quantile(0.5), None);
     }

@@ -6,9 +6,9 @@ use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::error::{Error, show};
 use super::input::{Input, LOOK_AHEAD_BYTES};
-use super::record::{Counts, Event, Record};
+use super::record::{Counts, Event, Known, Record};
 use super::table::{ROUNDED, cover};
-use super::text::Source;
+use super::text::{Opened, Opening, Source};
 
 /// First bytes of the header.
 const MAGIC: &[u8] = b"$$TR_IOREC";
@@ -21,7 +21,7 @@ const ID: u32 = 0x0004_0001;
 const TRACE_SECTOR_BYTES: u64 = 256;
 
 /// An SRT file.
-pub(crate) struct HpSrt {
+struct HpSrt {
     input: Input,
     records: u64,
     skipped: Counts,
@@ -33,40 +33,30 @@ pub(crate) fn detect(start: &[u8]) -> bool {
     start.starts_with(MAGIC) || start.starts_with(RECORD)
 }
 
-impl HpSrt {
-    /// Opens a file and skips its header, if it has one.
-    pub(crate) fn new(mut input: Input) -> Result<HpSrt, Error> {
-        let head = input.peek(LOOK_AHEAD_BYTES)?;
-        if head.starts_with(RECORD) {
-            return Ok(HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 });
-        }
+/// Opens a file and skips its header, if it has one.
+pub(crate) fn open(mut input: Input, _: &Opening) -> Opened {
+    let head = input.peek(LOOK_AHEAD_BYTES)?;
+    if !head.starts_with(RECORD) {
         let (start, end) = (show(head), head.iter().position(|b| *b == 0x0c));
         let Some(end) = end.filter(|_| head.starts_with(MAGIC)) else {
             let expected = "a header that starts with $$TR_IOREC and ends with a form feed";
             return Err(Error::bad(input.path(), "header".into(), start, expected));
         };
         input.skip(end + 1);
-        Ok(HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 })
     }
+    let source = HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 };
+    Ok((Known { tasks: false, ..Known::ALL }, Box::new(source)))
 }
 
 impl Source for HpSrt {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            let at = self.input.offset();
             let mut r = [0u8; RECORD_WORDS * 4];
-            let n = self.input.read(&mut r)?;
-            if r[..n].iter().all(|b| *b == 0) {
-                if n == r.len() {
-                    continue; // padding
-                }
+            if !self.input.record(&mut r, "an SRT record", self.records)? {
                 return Ok(None);
             }
             let word = |i: usize| u32::from_be_bytes(r[i * 4..i * 4 + 4].try_into().expect("four bytes"));
-            let path = self.input.path();
-            if n < r.len() {
-                return Err(Error::Truncated { path: path.into(), what: "an SRT record", records: self.records });
-            }
+            let (path, at) = (self.input.path(), self.input.offset() - r.len() as u64);
             let size = word(0) as usize;
             if size < r.len() || size > 4096 {
                 let value = format!("record size {size}");
@@ -101,9 +91,7 @@ impl Source for HpSrt {
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }
 

@@ -134,6 +134,24 @@ impl Input {
         Ok(done)
     }
 
+    /// Reads a whole binary record, and passes over padding with zeros; `false` at the end. `records` were read before.
+    pub(crate) fn record(&mut self, r: &mut [u8], what: &'static str, records: u64) -> Result<bool, Error> {
+        loop {
+            let n = self.read(r)?;
+            if r[..n].iter().any(|b| *b != 0) {
+                let whole = n == r.len();
+                return if whole {
+                    Ok(true)
+                } else {
+                    Err(Error::Truncated { path: self.path().into(), what, records })
+                };
+            }
+            if n < r.len() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// The next line without its end (LF or CRLF); `None` at the end of the file. Trailing NUL bytes are not a line.
     pub(crate) fn line(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
         let mut searched = 0;

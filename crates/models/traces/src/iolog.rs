@@ -1,13 +1,16 @@
 //! fio iologs. Version 2: `file action` or `file action offset length` in bytes, and `file wait µs` (time since the
 
-use std::io::Write;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 
+use super::input::Input;
 use super::number;
-use super::record::{Counts, Event, Record};
-use super::table::{Names, ROUNDED, cover};
-use super::text::{Fault, Line, LineParser};
+use super::record::{Counts, Event, Known, NAMED, Record};
+use super::record_writer::{Expressible, Lost, NO_WORD, RecordWriter};
+use super::table::{Names, ROUNDED, arrival};
+use super::text::{Fault, Line, LineParser, Opened, Opening, TextSource};
 
 /// First line of version 2.
 pub(crate) const HEAD2: &[u8] = b"fio version 2 iolog";
@@ -76,77 +79,87 @@ impl LineParser for Iolog {
         let Some(bytes) = number::unsigned(bytes_text) else {
             return Fault::field(line, bytes_text, "a length in bytes");
         };
-        match cover(offset, bytes) {
-            Ok((sector, sectors, widened)) => {
-                (record.sector, record.sectors) = (sector, sectors);
-                self.rounded += u64::from(widened);
-                Line::Event(Event::Arrive(record))
-            }
-            Err(reason) => Line::Skip(reason),
-        }
+        arrival(record, offset, bytes, &mut self.rounded)
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }
 
 /// Writes the file name of a device.
-fn file(out: &mut Vec<u8>, device: u32) {
-    write!(out, "/dev/trace{}", device & !super::record::NAMED).expect("a Vec takes every byte");
+fn file(out: &mut Vec<u8>, device: u32) -> io::Result<()> {
+    write!(out, "/dev/trace{}", device & !NAMED)
 }
 
-/// State of an iolog writer: the files opened and the time written so far.
-#[derive(Default)]
-pub(crate) struct IologWriter {
-    opened: std::collections::BTreeSet<u32>,
+pub(crate) fn open(input: Input, opening: &Opening, timed: bool) -> Opened {
+    let source = TextSource::new(input, Box::new(Iolog::new(timed)), opening.format);
+    Ok((Known { tasks: false, ..Known::ALL }, Box::new(source)))
+}
+
+/// Writes an iolog: the files opened and the time written so far.
+struct IologWriter {
+    timed: bool,
+    opened: BTreeSet<u32>,
     clock_us: u64,
 }
 
-impl IologWriter {
-    /// Writes a record; `false` if iologs cannot express its operation.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, record: &Record, timed: bool) -> bool {
+pub(crate) fn writer(out: &mut Vec<u8>, timed: bool) -> io::Result<Box<dyn RecordWriter>> {
+    out.extend(if timed { HEAD3 } else { HEAD2 });
+    out.push(b'\n');
+    Ok(Box::new(IologWriter { timed, opened: BTreeSet::new(), clock_us: 0 }))
+}
+
+impl RecordWriter for IologWriter {
+    fn expressible(&self) -> Expressible {
+        Expressible { fields: Known { tasks: false, ..Known::ALL }, measured: false, marks: false, tags: false }
+    }
+
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        record: &Record,
+        _: Option<Nanos>,
+    ) -> io::Result<Result<Lost, &'static str>> {
         let action = match record.op {
             Op::Read => "read",
             Op::Write => "write",
             Op::Discard => "trim",
             Op::Flush => "sync",
-            Op::SecureErase | Op::WriteZeroes => return false,
+            Op::SecureErase | Op::WriteZeroes => return Ok(Err(NO_WORD)),
         };
-        let us = record.time.0 / 1000;
+        let (timed, us) = (self.timed, record.time.0 / 1000);
         let stamp = |out: &mut Vec<u8>| {
             if timed {
-                write!(out, "{us} ").expect("a Vec takes every byte");
+                write!(out, "{us} ")?;
             }
-            file(out, record.device);
+            file(out, record.device)
         };
         if self.opened.insert(record.device) {
             for verb in [" add\n", " open\n"] {
-                stamp(out);
+                stamp(out)?;
                 out.extend(verb.as_bytes());
             }
         }
         if !timed && us > self.clock_us {
-            stamp(out);
-            writeln!(out, " wait {}", us - self.clock_us).expect("a Vec takes every byte");
+            stamp(out)?;
+            writeln!(out, " wait {}", us - self.clock_us)?;
             self.clock_us = us;
         }
-        stamp(out);
-        writeln!(out, " {action} {} {}", record.sector * dumbwaiter_block::SECTOR_BYTES, record.bytes())
-            .expect("a Vec takes every byte");
-        true
+        stamp(out)?;
+        writeln!(out, " {action} {} {}", record.sector * SECTOR_BYTES, record.bytes())?;
+        Ok(Ok(Lost { time: !record.time.0.is_multiple_of(1000), range: false }))
     }
 
     /// Closes the files.
-    pub(crate) fn finish(&self, out: &mut Vec<u8>, timed: bool, last: Nanos) {
+    fn finish(&mut self, out: &mut Vec<u8>, last: Nanos) -> io::Result<()> {
         for device in &self.opened {
-            if timed {
-                write!(out, "{} ", last.0 / 1000).expect("a Vec takes every byte");
+            if self.timed {
+                write!(out, "{} ", last.0 / 1000)?;
             }
-            file(out, *device);
+            file(out, *device)?;
             out.extend(b" close\n");
         }
+        Ok(())
     }
 }

@@ -19,6 +19,7 @@ mod iolog;
 mod number;
 mod reader;
 mod record;
+mod record_writer;
 mod replay;
 mod stat;
 mod table;
@@ -27,12 +28,11 @@ mod vscsi;
 mod window;
 mod write;
 
-pub use blkparse::Arrival;
 pub use columns::{COLUMN_NAMES, Columns};
 pub use error::Error;
 pub use format::Format;
-pub use reader::{Known, Options, SORT_WINDOW, TraceReader, open, open_reader};
-pub use record::{NAMED, Record, Skipped};
+pub use reader::{Options, SORT_WINDOW, TraceReader, open, open_reader};
+pub use record::{Arrival, Known, NAMED, Record, Skipped};
 pub use replay::{
     Fit, LOOK_AHEAD_RECORDS, REPLAY_TASKS_MAX, Replay, ReplayMode, ReplayOptions, ReplayStatus, StatusHandle, Survey,
 };

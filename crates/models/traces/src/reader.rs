@@ -6,20 +6,14 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 
-use super::blkparse::{Arrival, Blkparse, action, early_lines};
-use super::blktrace::{self, Blktrace};
-use super::columnar::Columnar;
 use super::columns::Columns;
 use super::detect::{self, Found};
 use super::error::{Error, show};
-use super::format::Format;
-use super::hp_srt::HpSrt;
+use super::format::{Arrivals, Format};
 use super::input::{Input, LOOK_AHEAD_BYTES};
-use super::iolog::Iolog;
-use super::record::{Counts, Event, Record, Skipped};
-use super::table::{ASSUMED_BYTES, SECTORS_MAX, TOO_LONG, Table};
-use super::text::{Line, LineParser, MALFORMED, Source, TextSource};
-use super::vscsi::{self, Vscsi};
+use super::record::{Arrival, Counts, Event, Known, Record, Skipped};
+use super::table::{ASSUMED_BYTES, SECTORS_MAX, TOO_LONG};
+use super::text::{Opening, Source};
 use super::window::{Pairer, Sorter};
 
 /// Sort window of nearly sorted formats (blkparse, blktrace), in events.
@@ -41,33 +35,6 @@ pub struct Options {
     pub sort_window: Option<usize>,
     /// Size of each request of traces without sizes, bytes; `None` for 4096.
     pub assume_bytes: Option<u32>,
-}
-
-/// Fields that the records of a trace have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Arrival times; without them all are 0.
-    pub times: bool,
-    /// Sizes; without them all are [`Options::assume_bytes`].
-    pub sizes: bool,
-    /// Device numbers; without them all are 0.
-    pub devices: bool,
-    /// Processes; without them all are 0.
-    pub tasks: bool,
-}
-
-impl Known {
-    pub(crate) fn bits(self) -> u32 {
-        u32::from(self.times) | u32::from(self.sizes) << 1 | u32::from(self.devices) << 2 | u32::from(self.tasks) << 3
-    }
-
-    fn of_bits(bits: u32) -> Known {
-        Known { times: bits & 1 != 0, sizes: bits & 2 != 0, devices: bits & 4 != 0, tasks: bits & 8 != 0 }
-    }
-
-    fn of_columns(c: &Columns) -> Known {
-        Known { times: c.has_time(), sizes: c.has_size(), devices: c.has_device(), tasks: c.has_task() }
-    }
 }
 
 /// A stream of the records of one or several trace files, merged by time.
@@ -130,45 +97,33 @@ impl TraceReader {
     fn over(mut inputs: Vec<Input>, options: &Options) -> Result<TraceReader, Error> {
         let paths: Vec<PathBuf> = inputs.iter().map(|i| i.path().to_path_buf()).collect();
         let mut notes = Vec::new();
-        let mut format = None;
-        let mut columns = options.columns.clone();
-        for input in &mut inputs {
-            let found = identify(input, options)?;
-            if *format.get_or_insert(found.format) != found.format {
-                let other = format.map_or("", Format::name);
-                let expected = format!("all files of one format; the first is {other}");
-                return Err(Error::bad(input.path(), "header".into(), found.format.name(), expected));
-            }
-            if !found.others.is_empty() && notes.is_empty() {
-                let names: Vec<&str> = found.others.iter().map(|f| f.name()).collect();
-                let (took, or) = (found.format, names.join(" or "));
-                notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
-            }
-            if !found.unused.is_empty() {
-                notes.push(format!("columns that are not used: {}", found.unused.join(", ")));
-            }
-            columns = columns.or(found.columns);
-        }
-        let format = format.expect("there is a file");
-        let arrival = match format {
-            Format::Blkparse | Format::Blktrace => Some(pick_arrival(&mut inputs, format, options, &mut notes)?),
-            _ => None,
+        let (format, columns) = agreed(&mut inputs, options, &mut notes)?;
+        let row = format.row();
+        let arrival = match (row.arrivals, options.arrival) {
+            (Some(arrivals), None) => Some(pick_arrival(&mut inputs, arrivals, &mut notes)?),
+            (there, given) => given.filter(|_| there.is_some()),
         };
-        let mut known = Known { times: true, sizes: true, devices: true, tasks: false };
+        let opening = Opening {
+            format: row.name,
+            layout: row.layout.as_ref(),
+            columns: columns.as_ref(),
+            arrival: arrival.unwrap_or(Arrival::Queue),
+            assumed: options.assume_bytes.unwrap_or(ASSUMED_BYTES),
+        };
+        let mut known = Known::ALL;
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         for input in inputs {
-            sources.push(source(input, format, options, columns.as_ref(), arrival, &mut known)?);
+            let (of_file, source) = (row.open)(input, &opening)?;
+            known = of_file;
+            sources.push(source);
         }
         if !known.times {
             notes.push("no times: the order is known, the arrivals are not (open-loop replay is not possible)".into());
         }
         if !known.sizes {
-            let bytes = options.assume_bytes.unwrap_or(ASSUMED_BYTES);
-            notes.push(format!("no sizes: each request is taken as {bytes} bytes (--assume-bytes)"));
+            notes.push(format!("no sizes: each request is taken as {} bytes (--assume-bytes)", opening.assumed));
         }
-        if format == Format::TencentCut {
-            notes.push("times are whole seconds and offsets are floored to 2 MiB in this source".into());
-        }
+        notes.extend(row.note.map(str::to_string));
         let sorted = if arrival.is_some() { SORT_WINDOW } else { 0 };
         let window = options.sort_window.unwrap_or(sorted);
         let pairing = arrival.is_some_and(|a| a != Arrival::Complete);
@@ -374,6 +329,34 @@ impl Iterator for TraceReader {
     }
 }
 
+/// The format of all files, and the columns of delimited ones.
+fn agreed(
+    inputs: &mut [Input],
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<(Format, Option<Columns>), Error> {
+    let mut format = None;
+    let mut columns = options.columns.clone();
+    for input in inputs {
+        let found = identify(input, options)?;
+        if *format.get_or_insert(found.format) != found.format {
+            let other = format.map_or("", Format::name);
+            let expected = format!("all files of one format; the first is {other}");
+            return Err(Error::bad(input.path(), "header".into(), found.format.name(), expected));
+        }
+        if !found.others.is_empty() && notes.is_empty() {
+            let names: Vec<&str> = found.others.iter().map(|f| f.name()).collect();
+            let (took, or) = (found.format, names.join(" or "));
+            notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
+        }
+        if !found.unused.is_empty() {
+            notes.push(format!("columns that are not used: {}", found.unused.join(", ")));
+        }
+        columns = columns.or(found.columns);
+    }
+    Ok((format.expect("there is a file"), columns))
+}
+
 /// Format of a file, from the options or its content.
 fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     let named = match (options.format, &options.columns) {
@@ -407,136 +390,13 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
 }
 
 /// The earliest kind of event at the starts of the files.
-fn pick_arrival(
-    inputs: &mut [Input],
-    format: Format,
-    options: &Options,
-    notes: &mut Vec<String>,
-) -> Result<Arrival, Error> {
-    if let Some(arrival) = options.arrival {
-        return Ok(arrival);
-    }
+fn pick_arrival(inputs: &mut [Input], arrivals: Arrivals, notes: &mut Vec<String>) -> Result<Arrival, Error> {
     let mut there = Vec::new();
     for input in inputs {
         let start = input.peek(LOOK_AHEAD_BYTES)?;
-        if format == Format::Blktrace {
-            there.extend(blktrace::arrivals(start));
-        } else {
-            let lines = detect::first_lines(start, start.len() < LOOK_AHEAD_BYTES);
-            let letters = lines.iter().filter_map(|l| action(l));
-            there.extend(letters.filter_map(|l| Arrival::parse(std::str::from_utf8(l).ok()?).ok()));
-        }
+        there.extend(arrivals(start, start.len() < LOOK_AHEAD_BYTES));
     }
     let arrival = there.into_iter().min().unwrap_or(Arrival::Queue);
     notes.push(format!("arrivals are the {} events", arrival.letter()));
     Ok(arrival)
-}
-
-/// The reader of one file.
-fn source(
-    mut input: Input,
-    format: Format,
-    options: &Options,
-    columns: Option<&Columns>,
-    arrival: Option<Arrival>,
-    known: &mut Known,
-) -> Result<Box<dyn Source>, Error> {
-    let text = |input, parser: Box<dyn LineParser>| -> Box<dyn Source> {
-        Box::new(TextSource::new(input, parser, format.name()))
-    };
-    Ok(match format {
-        Format::Blkparse => {
-            known.tasks = true;
-            let arrival = arrival.expect("picked for this format");
-            let mut early = Vec::new();
-            if input.rereadable() {
-                early = early_lines(Input::open(input.path())?)?;
-            }
-            let rest = text(input, Box::new(Blkparse::new(arrival, early.len())));
-            if early.is_empty() { rest } else { Box::new(EarlyFirst::new(&early, arrival, rest)) }
-        }
-        Format::Blktrace => {
-            known.tasks = true;
-            Box::new(Blktrace::new(input, arrival.expect("picked for this format")))
-        }
-        Format::Vscsi => {
-            let start = input.peek(LOOK_AHEAD_BYTES)?;
-            let Some(version) = vscsi::detect(start) else {
-                let shown = show(&start[..start.len().min(32)]);
-                return Err(Error::bad(input.path(), "header".into(), shown, "vscsi records of version 1 or 2"));
-            };
-            known.devices = false;
-            Box::new(Vscsi::new(input, version))
-        }
-        Format::HpSrt => Box::new(HpSrt::new(input)?),
-        Format::Iolog2 | Format::Iolog3 => text(input, Box::new(Iolog::new(format == Format::Iolog3))),
-        Format::Columnar => {
-            let source = Columnar::new(input)?;
-            *known = Known::of_bits(source.known);
-            Box::new(source)
-        }
-        _ => {
-            let layout = format.layout();
-            let list = columns.cloned().or_else(|| format.columns()).expect("delimited formats have columns");
-            *known = Known::of_columns(&list);
-            let start = input.peek(LOOK_AHEAD_BYTES)?;
-            let found = detect::delimiter(
-                start,
-                start.len() < LOOK_AHEAD_BYTES,
-                &list,
-                layout.as_ref().map_or(b',', |l| l.delimiter),
-            );
-            let Some(delimiter) = found else {
-                let shown = show(start.split(|b| *b == b'\n').next().unwrap_or(&[]));
-                let expected = format!("{} fields: {list}", list.list.len());
-                return Err(Error::bad(input.path(), "line 1".into(), shown, expected));
-            };
-            let extra = layout.is_none_or(|l| l.extra);
-            let assumed = options.assume_bytes.unwrap_or(ASSUMED_BYTES);
-            text(input, Box::new(Table::new(list, delimiter, extra, assumed)))
-        }
-    })
-}
-
-/// Events before time zero, which are at the end of the file, followed by the file.
-struct EarlyFirst {
-    early: std::vec::IntoIter<Event>,
-    skipped: Counts,
-    rest: Box<dyn Source>,
-}
-
-impl EarlyFirst {
-    fn new(lines: &[Vec<u8>], arrival: Arrival, rest: Box<dyn Source>) -> EarlyFirst {
-        let mut parser = Blkparse::new(arrival, 0);
-        let (mut events, mut skipped) = (Vec::new(), Counts::default());
-        for line in lines {
-            match parser.parse(line) {
-                Line::Event(event) => events.push(event),
-                Line::Skip(reason) => skipped.add(reason, 1),
-                Line::Bad(_) => skipped.add(MALFORMED, 1),
-                Line::Ignored => {}
-            }
-        }
-        events.sort_by_key(|e| e.time() as i64);
-        EarlyFirst { early: events.into_iter(), skipped, rest }
-    }
-}
-
-impl Source for EarlyFirst {
-    fn next(&mut self) -> Result<Option<Event>, Error> {
-        match self.early.next() {
-            Some(event) => Ok(Some(event)),
-            None => self.rest.next(),
-        }
-    }
-
-    fn skipped(&self) -> Counts {
-        let mut all = self.rest.skipped();
-        all.merge(&self.skipped);
-        all
-    }
-
-    fn changed(&self) -> Counts {
-        self.rest.changed()
-    }
 }

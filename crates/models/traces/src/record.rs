@@ -2,6 +2,8 @@
 
 use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
 
+use super::error::Error;
+
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -58,6 +60,66 @@ impl Record {
     }
 }
 
+/// Fields that the records of a trace have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Arrival times; without them all are 0.
+    pub times: bool,
+    /// Sizes; without them all are [`Options::assume_bytes`](crate::Options::assume_bytes).
+    pub sizes: bool,
+    /// Device numbers; without them all are 0.
+    pub devices: bool,
+    /// Processes; without them all are 0.
+    pub tasks: bool,
+}
+
+impl Known {
+    pub(crate) const ALL: Known = Known { times: true, sizes: true, devices: true, tasks: true };
+
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.times) | u32::from(self.sizes) << 1 | u32::from(self.devices) << 2 | u32::from(self.tasks) << 3
+    }
+
+    pub(crate) fn of_bits(bits: u32) -> Known {
+        Known { times: bits & 1 != 0, sizes: bits & 2 != 0, devices: bits & 4 != 0, tasks: bits & 8 != 0 }
+    }
+}
+
+/// The event that counts as the arrival of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arrival {
+    /// Q: submitted to the block layer.
+    Queue,
+    /// I: inserted into the scheduler.
+    Insert,
+    /// D: sent to the driver.
+    Issue,
+    /// C: completed.
+    Complete,
+}
+
+impl Arrival {
+    /// The letter of the event in blkparse's text.
+    pub fn letter(self) -> char {
+        match self {
+            Arrival::Queue => 'Q',
+            Arrival::Insert => 'I',
+            Arrival::Issue => 'D',
+            Arrival::Complete => 'C',
+        }
+    }
+
+    pub(crate) const ALL: [Arrival; 4] = [Arrival::Queue, Arrival::Insert, Arrival::Issue, Arrival::Complete];
+
+    /// Parses the letter of an event.
+    pub fn parse(letter: &str) -> Result<Arrival, Error> {
+        let all = Arrival::ALL.into_iter();
+        all.clone()
+            .find(|a| letter.len() == 1 && letter.starts_with(a.letter()))
+            .ok_or_else(|| Error::option("arrival", letter, "Q, I, D or C"))
+    }
+}
+
 /// An event of a trace file. Times are raw: nanoseconds of the trace's own clock, modulo 2^64.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
@@ -102,6 +164,12 @@ pub struct Skipped {
 pub(crate) struct Counts(Vec<(&'static str, u64)>);
 
 impl Counts {
+    pub(crate) fn of(reason: &'static str, n: u64) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(reason, n);
+        counts
+    }
+
     pub(crate) fn add(&mut self, reason: &'static str, n: u64) {
         if n == 0 {
             return;

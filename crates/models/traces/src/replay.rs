@@ -196,8 +196,6 @@ pub struct ReplayStatus {
     pub skipped: Vec<Skipped>,
     /// Records changed, by reason.
     pub changed: Vec<Skipped>,
-    /// Notes of the reader on the trace.
-    pub notes: Vec<String>,
     /// The error that ended the replay early, for the end of the run.
     pub error: Option<Arc<Error>>,
 }
@@ -362,7 +360,7 @@ impl Replay {
             return Err(Error::option("fit", "scale", "a survey of the trace"));
         }
         let regions = Regions::new(survey, options.capacity, options.fit)?;
-        let status = ReplayStatus { notes: reader.notes().to_vec(), ..ReplayStatus::default() };
+        let status = ReplayStatus::default();
         Ok(Replay {
             reader,
             options: options.clone(),

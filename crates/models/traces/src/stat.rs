@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::error::Error;
 use super::footprint::Footprint;
 use super::histogram::Histogram;
-use super::reader::{Known, TraceReader};
-use super::record::{Record, Skipped};
+use super::reader::TraceReader;
+use super::record::{Known, Record, Skipped};
 use super::replay::STOP_CHECK_RECORDS;
 
 /// Largest distance between the end of a request and the start of a near one, in sectors (128 KiB).

@@ -1,14 +1,17 @@
 //! Reads and writes delimited lines by a list of columns.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 
 use dumbwaiter_block::{Flags, IoTag, Nanos, Op, SECTOR_BYTES};
 
-use super::columns::{Column, Columns, OpStyle};
+use super::columns::{Column, Columns, Layout, OpStyle};
+use super::error::{Error, show};
+use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::number;
 use super::record::{Counts, Event, NAMED, Record};
-use super::text::{Fault, Line, LineParser};
+use super::record_writer::{Expressible, Lost, NO_WORD, RecordWriter, Writing};
+use super::text::{Fault, Line, LineParser, Opened, Opening, TextSource, first_lines, header};
 
 /// Default size of the records of a trace without sizes, bytes.
 pub(crate) const ASSUMED_BYTES: u32 = 4096;
@@ -57,6 +60,18 @@ pub(crate) fn cover(offset: u64, bytes: u64) -> Result<(u64, u32, bool), &'stati
     let end = offset.checked_add(bytes).ok_or("offset over 64 bits")?.div_ceil(SECTOR_BYTES);
     let sectors = u32::try_from(end - sector).map_err(|_| TOO_LONG)?;
     Ok((sector, sectors, !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES)))
+}
+
+/// The arrival of `record` with the range from byte `offset`; counts widened ranges in `rounded`.
+pub(crate) fn arrival(mut record: Record, offset: u64, bytes: u64, rounded: &mut u64) -> Line {
+    match cover(offset, bytes) {
+        Ok((sector, sectors, widened)) => {
+            (record.sector, record.sectors) = (sector, sectors);
+            *rounded += u64::from(widened);
+            Line::Event(Event::Arrive(record))
+        }
+        Err(reason) => Line::Skip(reason),
+    }
 }
 
 /// A parser of delimited lines.
@@ -115,7 +130,7 @@ fn unquote(field: &[u8]) -> &[u8] {
 }
 
 /// Number of fields of a line with this delimiter.
-pub(crate) fn fields(line: &[u8], delimiter: u8) -> usize {
+fn fields(line: &[u8], delimiter: u8) -> usize {
     let mut rest = Some(line);
     let mut n = 0;
     while field(&mut rest, delimiter).is_some() {
@@ -125,100 +140,85 @@ pub(crate) fn fields(line: &[u8], delimiter: u8) -> usize {
 }
 
 /// The delimiter that gives a line exactly `want` fields, or at least as many; `prefer` among several.
-pub(crate) fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
+fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
     let all = [prefer, b',', b'\t', b';', b'|', b' '].map(|d| (d, fields(line, d)));
     let exact = all.iter().find(|(_, n)| *n == want);
     exact.or_else(|| all.iter().find(|(_, n)| *n > want)).map(|(d, _)| *d)
 }
 
+/// What the fields of a line say.
+struct Fields<'a> {
+    record: Record,
+    offset: u64,
+    bytes: u64,
+    gap: u64,
+    device: Option<&'a [u8]>,
+    host: Option<&'a [u8]>,
+}
+
+fn below(text: &[u8], limit: u32) -> Option<u32> {
+    number::unsigned32(text).filter(|n| *n < limit)
+}
+
+impl Table {
+    /// Takes the value of a column; the error is what was expected.
+    fn take<'a>(&mut self, column: Column, text: &'a [u8], f: &mut Fields<'a>) -> Result<(), &'static str> {
+        let r = &mut f.record;
+        match column {
+            Column::Skip | Column::Name => {}
+            Column::Time(unit) => r.time = Nanos(number::time(text, unit).ok_or("a time")?),
+            Column::Gap(unit) => f.gap = number::time(text, unit).ok_or("a time to the next request")?,
+            Column::Op(style) => r.op = op(text, style).ok_or(style.expected())?,
+            Column::Offset(unit) => f.offset = length(text, unit).ok_or("an offset (a whole number)")?,
+            Column::Size(unit) => f.bytes = length(text, unit).ok_or("a size (a whole number)")?,
+            Column::Device | Column::Host if text.is_empty() => return Err("a device"),
+            Column::Device => f.device = Some(text),
+            Column::Host => f.host = Some(text),
+            Column::Major => r.device |= below(text, 1 << 12).ok_or("a major device number")? << 20,
+            Column::Minor => r.device |= below(text, 1 << 20).ok_or("a minor device number")?,
+            Column::Task if text.is_empty() => return Err("a process"),
+            Column::Task => r.task = below(text, NAMED).unwrap_or_else(|| self.tasks.number(text)),
+            Column::Sync => match text {
+                b"S" | b"s" | b"1" => r.flags = r.flags.with(Flags::SYNC),
+                b"A" | b"a" | b"0" => {}
+                _ => return Err("S or A"),
+            },
+            Column::Tag => r.tag = tag(text).map_err(|()| "an I/O tag: 0 to 23, or its name")?,
+            Column::Latency(unit) => r.latency = measured(text, unit).map_err(|()| "a latency")?,
+            Column::Wait(unit) => r.wait = measured(text, unit).map_err(|()| "a waiting time")?,
+        }
+        Ok(())
+    }
+}
+
 impl LineParser for Table {
-    /// Long because it has one arm for each kind of column.
     fn parse(&mut self, line: &[u8]) -> Line {
         if line.starts_with(b"#") {
             return Line::Ignored;
         }
-        let mut record = Record::new(Op::Read, 0, 0);
+        let bytes = u64::from(self.assumed);
+        let mut f = Fields { record: Record::new(Op::Read, 0, 0), offset: 0, bytes, gap: 0, device: None, host: None };
         let mut rest = Some(line);
-        let (mut offset, mut bytes) = (0u64, u64::from(self.assumed));
-        let mut gap = 0;
-        let (mut device, mut host) = (None, None);
-        let mut at = 0;
-        while at < self.columns.list.len() {
+        for at in 0..self.columns.list.len() {
             let column = self.columns.list[at];
-            at += 1;
             let Some(text) = field(&mut rest, self.delimiter) else {
                 return Fault::line(line, "more fields in the line");
             };
-            match column {
-                Column::Skip => {}
-                Column::Name => {
-                    // A name may contain the delimiter: the surplus fields belong to it.
-                    let left = rest.map_or(0, |r| fields(r, self.delimiter));
-                    for _ in 0..left.saturating_sub(self.columns.list.len() - at) {
-                        field(&mut rest, self.delimiter);
-                    }
+            if column == Column::Name {
+                // A name may contain the delimiter: the surplus fields belong to it.
+                let left = rest.map_or(0, |r| fields(r, self.delimiter));
+                for _ in 0..left.saturating_sub(self.columns.list.len() - at - 1) {
+                    field(&mut rest, self.delimiter);
                 }
-                Column::Time(unit) => match number::time(text, unit) {
-                    Some(ns) => record.time = Nanos(ns),
-                    None => return Fault::field(line, text, "a time"),
-                },
-                Column::Gap(unit) => match number::time(text, unit) {
-                    Some(ns) => gap = ns,
-                    None => return Fault::field(line, text, "a time to the next request"),
-                },
-                Column::Op(style) => match op(text, style) {
-                    Some(op) => record.op = op,
-                    None => return Fault::field(line, text, style.expected()),
-                },
-                Column::Offset(unit) => match length(text, unit) {
-                    Some(n) => offset = n,
-                    None => return Fault::field(line, text, "an offset (a whole number)"),
-                },
-                Column::Size(unit) => match length(text, unit) {
-                    Some(n) => bytes = n,
-                    None => return Fault::field(line, text, "a size (a whole number)"),
-                },
-                Column::Device | Column::Host if text.is_empty() => return Fault::field(line, text, "a device"),
-                Column::Device => device = Some(text),
-                Column::Host => host = Some(text),
-                Column::Major => match number::unsigned32(text) {
-                    Some(n) if n < 1 << 12 => record.device |= n << 20,
-                    _ => return Fault::field(line, text, "a major device number"),
-                },
-                Column::Minor => match number::unsigned32(text) {
-                    Some(n) if n < 1 << 20 => record.device |= n,
-                    _ => return Fault::field(line, text, "a minor device number"),
-                },
-                Column::Task => match number::unsigned32(text) {
-                    _ if text.is_empty() => return Fault::field(line, text, "a process"),
-                    Some(n) if n < NAMED => record.task = n,
-                    _ => record.task = self.tasks.number(text),
-                },
-                Column::Sync => match text {
-                    b"S" | b"s" | b"1" => record.flags = record.flags.with(Flags::SYNC),
-                    b"A" | b"a" | b"0" => {}
-                    _ => return Fault::field(line, text, "S or A"),
-                },
-                Column::Tag => match tag(text) {
-                    Ok(tag) => record.tag = tag,
-                    Err(()) => return Fault::field(line, text, "an I/O tag: 0 to 23, or its name"),
-                },
-                Column::Latency(unit) => match measured(text, unit) {
-                    Ok(ns) => record.latency = ns,
-                    Err(()) => return Fault::field(line, text, "a latency"),
-                },
-                Column::Wait(unit) => match measured(text, unit) {
-                    Ok(ns) => record.wait = ns,
-                    Err(()) => return Fault::field(line, text, "a waiting time"),
-                },
+            }
+            if let Err(expected) = self.take(column, text, &mut f) {
+                return Fault::field(line, text, expected);
             }
         }
+        let Fields { mut record, offset, bytes, gap, device, host } = f;
         record.device |= match (device, host) {
             (None, None) => 0,
-            (Some(name), None) | (None, Some(name)) => match number::unsigned32(name) {
-                Some(n) if n < NAMED => n,
-                _ => self.devices.number(name),
-            },
+            (Some(name), None) | (None, Some(name)) => below(name, NAMED).unwrap_or_else(|| self.devices.number(name)),
             // Every format with both has them next to each other, so one slice names both.
             (Some(device), Some(host)) => self.devices.number(between(line, device, host)),
         };
@@ -233,20 +233,11 @@ impl LineParser for Table {
             record.time = Nanos(self.clock);
             self.clock = self.clock.wrapping_add(gap);
         }
-        match cover(offset, bytes) {
-            Ok((sector, sectors, widened)) => {
-                (record.sector, record.sectors) = (sector, sectors);
-                self.rounded += u64::from(widened);
-                Line::Event(Event::Arrive(record))
-            }
-            Err(reason) => Line::Skip(reason),
-        }
+        arrival(record, offset, bytes, &mut self.rounded)
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }
 
@@ -294,7 +285,7 @@ impl OpStyle {
 }
 
 /// An operation as a letter or a word, in any case.
-pub(crate) fn op_word(text: &[u8]) -> Option<Op> {
+fn op_word(text: &[u8]) -> Option<Op> {
     let is = |words: &[&str]| words.iter().any(|w| text.eq_ignore_ascii_case(w.as_bytes()));
     let all: [(&[&str], Op); 6] = [
         (&["r", "read", "rd", "rs"], Op::Read),
@@ -341,26 +332,82 @@ fn op_text(op: Op, style: OpStyle) -> Option<&'static str> {
     }
 }
 
-/// Information lost in a written line.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lost {
-    /// The format cannot express the operation: nothing was written.
-    pub(crate) op: bool,
-    /// The time was truncated to the column's unit.
-    pub(crate) time: bool,
-    /// The range was widened to the column's unit.
-    pub(crate) range: bool,
+/// Opens delimited text.
+pub(crate) fn open(mut input: Input, opening: &Opening) -> Opened {
+    let layout = opening.layout;
+    let list = opening.columns.cloned().or_else(|| layout.map(Layout::list)).expect("delimited formats have columns");
+    let start = input.peek(LOOK_AHEAD_BYTES)?;
+    let found = delimiter(start, start.len() < LOOK_AHEAD_BYTES, &list, layout.map_or(b',', |l| l.delimiter));
+    let Some(delimiter) = found else {
+        let shown = show(start.split(|b| *b == b'\n').next().unwrap_or(&[]));
+        let expected = format!("{} fields: {list}", list.list.len());
+        return Err(Error::bad(input.path(), "line 1".into(), shown, expected));
+    };
+    let known = list.known();
+    let table = Table::new(list, delimiter, layout.is_none_or(|l| l.extra), opening.assumed);
+    Ok((known, Box::new(TextSource::new(input, Box::new(table), opening.format))))
+}
+
+/// Delimiter for a column list, from the first line that is neither comment nor header.
+fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) -> Option<u8> {
+    let lines = first_lines(start, all);
+    let mut lines = lines.iter().filter(|l| !l.starts_with(b"#"));
+    let first = lines.next()?;
+    let line = lines.next().filter(|_| header(first)).unwrap_or(first);
+    let want = columns.list.len();
+    // A name may contain white space, so the number of fields does not decide.
+    let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;
+    if named { Some(b' ') } else { delimiter_of(line, want, prefer) }
+}
+
+/// Writes delimited text.
+struct TableWriter {
+    columns: Columns,
+    delimiter: u8,
+    /// Fewest decimals of times; `None` for whole numbers.
+    decimals: Option<usize>,
+}
+
+pub(crate) fn writer(out: &mut Vec<u8>, Writing { columns, layout, .. }: Writing) -> io::Result<Box<dyn RecordWriter>> {
+    let columns = columns.expect("delimited formats have columns");
+    if let Some(header) = layout.map_or(Some(columns.as_str()), |l| l.header) {
+        out.extend(header.as_bytes());
+        out.push(b'\n');
+    }
+    let (delimiter, decimals) = layout.map_or((b',', Some(0)), |l| (l.delimiter, l.decimals));
+    Ok(Box::new(TableWriter { columns, delimiter, decimals }))
+}
+
+impl RecordWriter for TableWriter {
+    fn expressible(&self) -> Expressible {
+        Expressible {
+            fields: self.columns.known(),
+            measured: self.columns.has(|c| matches!(c, Column::Latency(_))),
+            marks: false,
+            tags: self.columns.has(|c| *c == Column::Tag),
+        }
+    }
+
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        record: &Record,
+        next: Option<Nanos>,
+    ) -> io::Result<Result<Lost, &'static str>> {
+        let written = write_line(out, record, next, &self.columns, self.delimiter, self.decimals);
+        Ok(written.inspect(|_| out.push(b'\n')))
+    }
 }
 
 /// Writes a record as a line without its end. `next` is the arrival of the next record.
-pub(crate) fn write_line(
+fn write_line(
     out: &mut Vec<u8>,
     record: &Record,
     next: Option<Nanos>,
     columns: &Columns,
     delimiter: u8,
     decimals: Option<usize>,
-) -> Lost {
+) -> Result<Lost, &'static str> {
     let mut lost = Lost::default();
     let start = out.len();
     let start_byte = record.sector.saturating_mul(SECTOR_BYTES);
@@ -390,8 +437,7 @@ pub(crate) fn write_line(
                 Some(text) => out.extend(text.as_bytes()),
                 None => {
                     out.truncate(start);
-                    lost.op = true;
-                    return lost;
+                    return Err(NO_WORD);
                 }
             },
             Column::Offset(unit) => {
@@ -417,7 +463,7 @@ pub(crate) fn write_line(
             Column::Skip => out.push(b'0'),
         }
     }
-    lost
+    Ok(lost)
 }
 
 fn put(out: &mut Vec<u8>, n: u64) {

@@ -1,8 +1,9 @@
 //! Text traces: reads events with a line parser and counts the lines that do not parse.
 
+use super::columns::{Columns, Layout};
 use super::error::{Error, show};
 use super::input::Input;
-use super::record::{Counts, Event};
+use super::record::{Arrival, Counts, Event, Known};
 
 /// The result of parsing a line.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,21 @@ pub(crate) trait Source: Send {
         Counts::default()
     }
 }
+
+/// What the reader of a format is told of a file.
+pub(crate) struct Opening<'a> {
+    /// Name of the format.
+    pub(crate) format: &'static str,
+    /// Layout of the format, and the columns given instead of it.
+    pub(crate) layout: Option<&'static Layout>,
+    pub(crate) columns: Option<&'a Columns>,
+    pub(crate) arrival: Arrival,
+    /// Size of requests without one, in bytes.
+    pub(crate) assumed: u32,
+}
+
+/// The reader of a file, and the fields that its records have.
+pub(crate) type Opened = Result<(Known, Box<dyn Source>), Error>;
 
 /// Bad lines after which a file with fewer good lines is refused.
 const BAD_LINES_MAX: u64 = 64;
@@ -152,6 +168,18 @@ impl Source for TextSource {
     fn changed(&self) -> Counts {
         self.parser.changed()
     }
+}
+
+/// Lines at the start of a file, without a truncated last one unless the start is `all` of the file.
+pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = start.split(|b| *b == b'\n').collect();
+    if !all {
+        lines.pop();
+    }
+    let trim = |l: &'_ [u8]| l.iter().rposition(|b| !matches!(b, 0 | b'\r')).map_or(0, |p| p + 1);
+    let mut lines: Vec<&[u8]> = lines.into_iter().map(|l| &l[..trim(l)]).collect();
+    lines.retain(|l| !l.iter().all(u8::is_ascii_whitespace));
+    lines
 }
 
 /// Whether a line is a header of column names or a `#` comment: printable, and no field starts with a digit.

@@ -1,13 +1,16 @@
 //! CloudPhysics/VMware vscsi records: little-endian, version 1 of 32 bytes or version 2 of 40 (with the response time),
 //! distinguished by the version field. Sectors of 512 bytes, µs.
 
+use std::io;
+
 use dumbwaiter_block::{Nanos, Op};
 
-use super::error::Error;
-use super::input::Input;
-use super::record::{Counts, Event, Record};
+use super::error::{Error, show};
+use super::input::{Input, LOOK_AHEAD_BYTES};
+use super::record::{Counts, Event, Known, Record};
+use super::record_writer::{Expressible, Lost, RecordWriter, Writing};
 use super::table::{ROUNDED, cover};
-use super::text::Source;
+use super::text::{Opened, Opening, Source};
 
 /// Layout of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ fn operation(command: u16) -> Option<Op> {
 }
 
 /// A vscsi file.
-pub(crate) struct Vscsi {
+struct Vscsi {
     input: Input,
     version: Version,
     records: u64,
@@ -72,29 +75,15 @@ pub(crate) struct Vscsi {
     rounded: u64,
 }
 
-impl Vscsi {
-    pub(crate) fn new(input: Input, version: Version) -> Vscsi {
-        Vscsi { input, version, records: 0, skipped: Counts::default(), rounded: 0 }
-    }
-}
-
 impl Source for Vscsi {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
-            let at = self.input.offset();
             let mut whole = [0u8; 40];
             let r = &mut whole[..self.version.bytes()];
-            let n = self.input.read(r)?;
-            if r[..n].iter().all(|b| *b == 0) {
-                if n == r.len() {
-                    continue; // padding
-                }
+            if !self.input.record(r, "a vscsi record", self.records)? {
                 return Ok(None);
             }
-            let path = self.input.path();
-            if n < r.len() {
-                return Err(Error::Truncated { path: path.into(), what: "a vscsi record", records: self.records });
-            }
+            let (path, at) = (self.input.path(), self.input.offset() - r.len() as u64);
             let (command, version) = self.version.command(r);
             let mark = if self.version == Version::One { 1 } else { 2 };
             if version >> 8 != mark {
@@ -127,34 +116,68 @@ impl Source for Vscsi {
     }
 
     fn changed(&self) -> Counts {
-        let mut counts = Counts::default();
-        counts.add(ROUNDED, self.rounded);
-        counts
+        Counts::of(ROUNDED, self.rounded)
     }
 }
 
-/// Writes a record: version 2 if it has a measured latency, else version 1. Returns whether the time was truncated to
-/// µs; `None` if the length does not fit 32 bits of bytes.
-pub(crate) fn write(out: &mut Vec<u8>, record: &Record, serial: u32, version: Version) -> Option<bool> {
-    let bytes = u32::try_from(record.bytes()).ok()?;
-    let command: u16 = match record.op {
-        Op::Read => 0x28,
-        Op::Write => 0x2a,
-        Op::Flush => 0x35,
-        Op::Discard | Op::SecureErase => 0x42,
-        Op::WriteZeroes => 0x41,
+pub(crate) fn open(mut input: Input, _: &Opening) -> Opened {
+    let start = input.peek(LOOK_AHEAD_BYTES)?;
+    let Some(version) = detect(start) else {
+        let shown = show(&start[..start.len().min(32)]);
+        return Err(Error::bad(input.path(), "header".into(), shown, "vscsi records of version 1 or 2"));
     };
-    let mark: u16 = if version == Version::One { 0x100 } else { 0x200 };
-    let head = [command.to_le_bytes(), mark.to_le_bytes()].concat();
-    let counts = [serial.to_le_bytes(), bytes.to_le_bytes(), 1u32.to_le_bytes()].concat();
-    match version {
-        Version::One => out.extend([counts, head].concat()),
-        Version::Two => out.extend([head, counts].concat()),
+    let source = Vscsi { input, version, records: 0, skipped: Counts::default(), rounded: 0 };
+    Ok((FIELDS, Box::new(source)))
+}
+
+const FIELDS: Known = Known { times: true, sizes: true, devices: false, tasks: false };
+
+/// Writes version 2 if the first record has a measured latency, else version 1.
+#[derive(Default)]
+struct VscsiWriter {
+    version: Option<Version>,
+    serial: u32,
+}
+
+pub(crate) fn writer(_: &mut Vec<u8>, _: Writing) -> io::Result<Box<dyn RecordWriter>> {
+    Ok(Box::new(VscsiWriter::default()))
+}
+
+impl RecordWriter for VscsiWriter {
+    fn expressible(&self) -> Expressible {
+        Expressible { fields: FIELDS, measured: true, marks: false, tags: false }
     }
-    out.extend(record.sector.to_le_bytes());
-    out.extend((record.time.0 / 1000).to_le_bytes());
-    if version == Version::Two {
-        out.extend(record.latency.map_or(0, |l| l.0 / 1000).to_le_bytes());
+
+    fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        record: &Record,
+        _: Option<Nanos>,
+    ) -> io::Result<Result<Lost, &'static str>> {
+        let serial = self.serial;
+        self.serial = serial.wrapping_add(1);
+        let with = if record.latency.is_some() { Version::Two } else { Version::One };
+        let version = *self.version.get_or_insert(with);
+        let Ok(bytes) = u32::try_from(record.bytes()) else { return Ok(Err("longer than 4 GiB")) };
+        let command: u16 = match record.op {
+            Op::Read => 0x28,
+            Op::Write => 0x2a,
+            Op::Flush => 0x35,
+            Op::Discard | Op::SecureErase => 0x42,
+            Op::WriteZeroes => 0x41,
+        };
+        let mark: u16 = if version == Version::One { 0x100 } else { 0x200 };
+        let head = [command.to_le_bytes(), mark.to_le_bytes()].concat();
+        let counts = [serial.to_le_bytes(), bytes.to_le_bytes(), 1u32.to_le_bytes()].concat();
+        match version {
+            Version::One => out.extend([counts, head].concat()),
+            Version::Two => out.extend([head, counts].concat()),
+        }
+        out.extend(record.sector.to_le_bytes());
+        out.extend((record.time.0 / 1000).to_le_bytes());
+        if version == Version::Two {
+            out.extend(record.latency.map_or(0, |l| l.0 / 1000).to_le_bytes());
+        }
+        Ok(Ok(Lost { time: !record.time.0.is_multiple_of(1000), range: false }))
     }
-    Some(!record.time.0.is_multiple_of(1000))
 }

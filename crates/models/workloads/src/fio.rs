@@ -6,7 +6,7 @@
 //! options are errors.
 
 mod expression;
-mod options;
+pub(crate) mod state;
 mod text;
 
 #[cfg(test)]
@@ -15,11 +15,12 @@ mod tests;
 use std::fmt;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_block::hint::{nearest, suggest};
+use dumbwaiter_block::hint::suggest;
 
 use crate::generate::{Extent, JobSpec, Mix};
-use dumbwaiter_text::units::{self, Prefixes};
-use options::Class;
+use crate::options::{self, Effect, OPTIONS};
+use dumbwaiter_text::units::Prefixes;
+use state::{Given, JobState};
 use text::{Section, Setting};
 
 /// A job file that cannot be used.
@@ -108,7 +109,7 @@ const INSTANCES_MAX: u32 = 65_535;
 pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, FioError> {
     let mut reader = Reader { path, warnings: Vec::new(), ignored: Vec::new() };
     let sections = text::sections(text, environment).map_err(|(line, reason)| reader.error(line, reason))?;
-    let (mut global, mut jobs, mut stage, mut instances) = (State::default(), Vec::<FioJob>::new(), 0, 0u32);
+    let (mut global, mut jobs, mut stage, mut instances) = (JobState::default(), Vec::<FioJob>::new(), 0, 0u32);
     for section in &sections {
         if section.title == "global" {
             reader.apply(&mut global, section)?;
@@ -165,46 +166,6 @@ fn start_in_rounds(delays: Vec<&mut (Nanos, Nanos)>) {
     }
 }
 
-/// Options of a section and of [global] before it.
-#[derive(Clone, Debug)]
-struct State {
-    spec: JobSpec,
-    prefixes: Prefixes,
-    name: Option<String>,
-    numjobs: u32,
-    stonewall: bool,
-    cpus: Vec<u16>,
-    filename: Option<String>,
-    filesize: Option<u64>,
-    placed: bool,
-    cgroup: Option<String>,
-    cgroup_weight: Option<u32>,
-    traces: Vec<String>,
-    no_stall: bool,
-    time_scale: u32,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State {
-            spec: JobSpec::fio(),
-            prefixes: Prefixes::Fio1024,
-            name: None,
-            numjobs: 1,
-            stonewall: false,
-            cpus: Vec::new(),
-            filename: None,
-            filesize: None,
-            placed: false,
-            cgroup: None,
-            cgroup_weight: None,
-            traces: Vec::new(),
-            no_stall: false,
-            time_scale: 100,
-        }
-    }
-}
-
 struct Reader<'a> {
     path: &'a str,
     warnings: Vec<FioWarning>,
@@ -222,128 +183,58 @@ impl Reader<'_> {
     }
 
     /// Applies a section's options. `kb_base` applies to the whole section, wherever it appears.
-    fn apply(&mut self, state: &mut State, section: &Section) -> Result<(), FioError> {
-        let is_base = |setting: &&Setting| setting.key == "kb_base";
-        for setting in section.settings.iter().filter(is_base) {
-            state.prefixes = match setting.value.as_str() {
-                "1024" => Prefixes::Fio1024,
-                "1000" => Prefixes::Fio1000,
-                other => return Err(self.error(setting.line, format!("kb_base: {other:?} is not 1000 or 1024"))),
-            };
-        }
-        for setting in section.settings.iter().filter(|setting| !is_base(setting)) {
-            self.set(state, setting)?;
-        }
-        Ok(())
+    fn apply(&mut self, state: &mut JobState, section: &Section) -> Result<(), FioError> {
+        let (bases, others): (Vec<&Setting>, Vec<_>) = section.settings.iter().partition(|s| s.key == "kb_base");
+        bases.into_iter().chain(others).try_for_each(|setting| self.set(state, setting))
     }
 
-    fn set(&mut self, state: &mut State, setting: &Setting) -> Result<(), FioError> {
+    fn set(&mut self, state: &mut JobState, setting: &Setting) -> Result<(), FioError> {
         let Setting { line, key, value } = setting;
-        let value = expression::expand(key, value, state.prefixes)
+        let Some(row) = options::find(key).filter(|row| row.in_job_file()) else {
+            return Err(self.error(*line, format!("unknown option `{key}`{}", suggest(options::meant(key)))));
+        };
+        if let Effect::Ignored = row.effect {
+            if !self.ignored.iter().any(|(_, other)| other == key) {
+                self.ignored.push((*line, key.clone()));
+            }
+            return Ok(());
+        }
+        let prefixes = state.prefixes;
+        let value = expression::expand(value, row.job().is_some_and(|option| option.time), prefixes)
             .map_err(|reason| self.error(*line, format!("{key}: {value:?} {reason}")))?;
-        match options::class(key) {
-            Class::Job => {
+        match &row.effect {
+            Effect::Job(_) => {
                 state.placed |= matches!(key.as_str(), "offset" | "offset_increment");
-                if let Some(suffix) = options::doubtful_suffix(&value).filter(|_| state.prefixes == Prefixes::Fio1024) {
+                if let Some(suffix) = doubtful_suffix(&value).filter(|_| prefixes == Prefixes::Fio1024) {
                     self.warn(
                         *line,
                         format!("{key}={value}: with kb_base=1024, fio takes {suffix} as a power of 1000"),
                     );
                 }
-                if key == "ioengine" && options::ENGINES_OF_THEIR_OWN.contains(&value.as_str()) {
+                state.spec.set(key, &value, prefixes).map_err(|e| self.error(*line, e.to_string()))?;
+                if key == "ioengine" && state.spec.ioengine.bypasses_kernel {
                     self.warn(*line, format!("ioengine={value}: its I/O goes to the device of the scenario"));
                 }
-                let set = state.spec.set(key, &value, state.prefixes);
-                set.map_err(|e| self.error(*line, e.to_string()))
             }
-            Class::File => self.set_own(state, *line, key, &value),
-            Class::Harmless => {
-                if !self.ignored.iter().any(|(_, other)| other == key) {
-                    self.ignored.push((*line, key.clone()));
-                }
-                Ok(())
-            }
-            Class::Refused { off, advice } => match off.contains(&value.as_str()) {
-                true => Ok(()),
-                false => {
-                    Err(self.error(*line, format!("{key}={value} would change the I/O and is not supported: {advice}")))
-                }
-            },
-            Class::Unknown => {
-                let meant = JobSpec::synonym(key).or_else(|| nearest(key, options::names()));
-                Err(self.error(*line, format!("unknown option `{key}`{}", suggest(meant))))
-            }
-        }
-    }
-
-    /// Options of the job file rather than of one job's I/O.
-    fn set_own(&mut self, state: &mut State, line: usize, key: &str, value: &str) -> Result<(), FioError> {
-        let bad = |expected: &str| self.error(line, format!("{key}: {value:?} is not {expected}"));
-        let switch = || match value {
-            "1" | "true" => Ok(true),
-            "0" | "false" => Ok(false),
-            _ => Err(bad("1 or 0")),
-        };
-        let number = |min: u32, max: u32| {
-            let n = units::count(value).ok().and_then(|n| u32::try_from(n).ok()).filter(|n| (min..=max).contains(n));
-            n.ok_or_else(|| bad(&format!("a whole number from {min} to {max}")))
-        };
-        let text = || if value.is_empty() { Err(bad("a name")) } else { Ok(value.to_string()) };
-        match key {
-            "name" => state.name = Some(text()?),
-            "numjobs" => state.numjobs = number(1, 65_535)?,
-            "stonewall" | "wait_for_previous" => state.stonewall = switch()?,
-            "filename" => {
-                let name = text()?;
-                let several = name.replace("\\:", "").contains(':');
-                if several {
-                    return Err(self.error(
-                        line,
-                        format!(
-                            "{key}={value} names several files, which is not supported: give each a section of its own"
-                        ),
-                    ));
-                }
-                state.filename = Some(name.replace("\\:", ":"));
-            }
-            "filesize" => {
-                let size = units::size(value, state.prefixes).ok().filter(|n| *n > 0);
-                state.filesize = Some(size.ok_or_else(|| bad("one size (a range of sizes is not supported)"))?);
-            }
-            "cpus_allowed" => {
-                state.cpus = cpu_list(value).ok_or_else(|| bad("a list of processors such as 0,5,8-15"))?
-            }
-            "cpumask" => {
-                let mask =
-                    units::count(value).ok().filter(|mask| *mask > 0).ok_or_else(|| bad("a bit mask of processors"))?;
-                state.cpus = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
-            }
-            "cpus_allowed_policy" => match value {
-                "split" => {}
-                "shared" => {
-                    self.warn(line, format!("{key}={value}: instances take the processors in turn, as with split"))
-                }
-                _ => return Err(bad("shared or split")),
-            },
-            "cgroup" => state.cgroup = Some(text()?),
-            "cgroup_weight" => state.cgroup_weight = Some(number(1, 10_000)?),
-            "read_iolog" => {
-                let names = text()?.replace("\\:", "\0");
-                state.traces = names.split(':').map(|name| name.replace('\0', ":")).collect();
-                if state.traces.iter().any(|name| name.is_empty() || name == "-") {
-                    return Err(bad("one or more files with colons between"));
+            Effect::File(set) => {
+                set(state, &Given { key, value: &value, prefixes }).map_err(|reason| self.error(*line, reason))?;
+                if let Some(warning) = state.warning.take() {
+                    self.warn(*line, format!("{key}={value}: {warning}"));
                 }
             }
-            "replay_no_stall" => state.no_stall = switch()?,
-            "replay_time_scale" => state.time_scale = number(1, 1_000_000)?,
-            _ => unreachable!("{key:?} is in the list of options of a file"),
+            Effect::Ignored => {}
+            Effect::Refused(off) if off.contains(&value.as_str()) => {}
+            Effect::Refused(_) => {
+                let reason = format!("{key}={value} would change the I/O and is not supported: {}", row.about);
+                return Err(self.error(*line, reason));
+            }
         }
         Ok(())
     }
 
     /// Checks a job as a whole and completes it.
-    fn finish(&mut self, state: State, section: &Section, stage: u32) -> Result<FioJob, FioError> {
-        let State { mut spec, name, numjobs, cpus, filename, filesize, placed, cgroup, cgroup_weight, .. } = state;
+    fn finish(&mut self, state: JobState, section: &Section, stage: u32) -> Result<FioJob, FioError> {
+        let JobState { mut spec, name, numjobs, cpus, filename, filesize, placed, cgroup, cgroup_weight, .. } = state;
         let name = name.unwrap_or_else(|| section.title.clone());
         let line = section.line;
         if let Some(filesize) = filesize {
@@ -392,18 +283,32 @@ impl Reader<'_> {
     }
 }
 
-/// Parses a CPU list such as `0,5,8-15`.
-fn cpu_list(text: &str) -> Option<Vec<u16>> {
-    let mut cpus = Vec::new();
-    for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (u16, u16) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if to < from || to >= 4096 {
-            return None;
-        }
-        cpus.extend(from..=to);
+/// The first unit such as KiB in a value.
+fn doubtful_suffix(value: &str) -> Option<&str> {
+    value.split([',', '/', ':', '-']).find_map(|part| {
+        let at = part.trim_start().find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let suffix = part.trim_start()[at..].trim();
+        let lower = suffix.to_ascii_lowercase();
+        let binary = lower
+            .strip_suffix("ib")
+            .or(lower.strip_suffix('i'))
+            .is_some_and(|p| matches!(p, "k" | "m" | "g" | "t" | "p"));
+        (at > 0 && binary).then_some(suffix)
+    })
+}
+
+/// The table of all options for the manual: names, what becomes of them, and a line on each.
+pub fn option_table() -> String {
+    let mut table = "| options | in a job file | |\n|---|---|---|\n".to_string();
+    for row in OPTIONS.iter().filter(|row| row.in_job_file()) {
+        let names: Vec<String> = row.names().map(|name| format!("`{name}`")).collect();
+        let effect = match row.effect {
+            Effect::Job(_) | Effect::File(_) => "read".to_string(),
+            Effect::Ignored => "ignored".to_string(),
+            Effect::Refused([]) => "refused".to_string(),
+            Effect::Refused(off) => format!("refused, except `{}`", off.join("`, `")),
+        };
+        table += &format!("| {} | {effect} | {} |\n", names.join(", "), row.about);
     }
-    cpus.sort_unstable();
-    cpus.dedup();
-    (!cpus.is_empty()).then_some(cpus)
+    table
 }

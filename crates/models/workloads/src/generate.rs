@@ -24,7 +24,7 @@ mod fio_random;
 mod generator;
 mod keys;
 mod offsets;
-mod parse;
+pub(crate) mod parse;
 mod pauses;
 pub(crate) mod random;
 mod value;
@@ -40,10 +40,10 @@ use std::fmt;
 use dumbwaiter_block::{IoClass, Ioprio, Nanos};
 
 pub use build::{BuildContext, BuildError};
-pub use keys::{OptionError, Scalar};
+pub use keys::OptionError;
 pub use value::{
-    Access, BlockSize, BurstProcess, Distribution, Engine, Extent, Mix, Pattern, PerDir, RateProcess, Sequencer,
-    SubmitMode, ThinkBlocks, Zone,
+    Access, BlockSize, BurstProcess, Distribution, Engine, Extent, Mix, Pattern, PerDir, RateProcess, Scalar,
+    Sequencer, SubmitMode, ThinkBlocks, Zone,
 };
 
 use crate::Workload;

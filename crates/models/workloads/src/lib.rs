@@ -4,6 +4,7 @@
 pub mod applications;
 pub mod fio;
 pub mod generate;
+mod options;
 pub mod page_cache;
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_controllers::switching::{By, Goal, ScoreTable, Settings};
-use dumbwaiter_learn::{Kind, Model};
 use dumbwaiter_text::units::{BareTime, time};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::Error;
 use crate::store::DEFAULT_STATE;
@@ -61,10 +61,6 @@ pub struct DeviceConfig {
     pub exchanges_per_hour: u32,
     /// Scores by load; `None` for the built-in ones.
     pub table: Option<DeviceTable>,
-    /// A latency model to watch for drift and to retrain, with its name.
-    pub latency_model: Option<(String, Model)>,
-    /// Where an ext4 file system of the disk is mounted whose layout gives requests their tags; `None`: the kernel's flags do.
-    pub layout: Option<PathBuf>,
 }
 
 impl DeviceConfig {
@@ -77,8 +73,6 @@ impl DeviceConfig {
             policy: default_policy(),
             exchanges_per_hour: 240,
             table: None,
-            latency_model: None,
-            layout: None,
         }
     }
 }
@@ -121,8 +115,8 @@ struct Device {
     table: Option<PathBuf>,
     table_kernel: Option<String>,
     table_date: Option<String>,
-    latency_model: Option<String>,
-    layout: Option<PathBuf>,
+    latency_model: Option<IgnoredAny>,
+    layout: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -167,8 +161,8 @@ impl PilotConfig {
 
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<PilotConfig, Error> {
-        let text = dumbwaiter_linux::service::config_text(path)
-            .map_err(|reason| Error::Config { path: path.to_owned(), reason })?;
+        let text =
+            dumbwaiter_text::read_config(path).map_err(|reason| Error::Config { path: path.to_owned(), reason })?;
         PilotConfig::from_toml(&text, path)
     }
 }
@@ -209,6 +203,11 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         }
     }
     check_bounds(&file.bounds)?;
+    for (key, value) in [("latency_model", file.latency_model), ("layout", file.layout)] {
+        if value.is_some() {
+            return Err(format!("{key} was removed, since no decision depended on it; delete the line"));
+        }
+    }
     let base = default.policy;
     let policy = Settings {
         by,
@@ -234,19 +233,6 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         }
         None => None,
     };
-    let layout = match file.layout {
-        Some(mount) if !mount.is_absolute() => {
-            return Err(format!(
-                "layout = \"{}\": expected the folder at which an ext4 file system is mounted",
-                mount.display()
-            ));
-        }
-        mount => mount,
-    };
-    let latency_model = match file.latency_model {
-        Some(name) => Some((name.clone(), latency_model(&name, folder)?)),
-        None => None,
-    };
     Ok(DeviceConfig {
         path: file.path,
         candidates: file.candidates,
@@ -254,21 +240,7 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         policy,
         exchanges_per_hour: file.exchanges_per_hour.unwrap_or(default.exchanges_per_hour),
         table,
-        latency_model,
-        layout,
     })
-}
-
-/// A shipped model, or a file beside the configuration.
-fn latency_model(name: &str, folder: &Path) -> Result<Model, String> {
-    let place = |why: String| format!("latency_model = \"{name}\": {why}");
-    let path = folder.join(name);
-    let found = if name.starts_with("shipped:") { name.to_owned() } else { path.to_string_lossy().into_owned() };
-    let model = dumbwaiter_learn::training::store::open(&found).map_err(|error| place(error.to_string()))?;
-    match model.about.kind {
-        Kind::Latency => Ok(model),
-        other => Err(place(format!("expected a latency model, found: {}", other.name()))),
-    }
 }
 
 fn check_bounds(bounds: &BTreeMap<String, (i64, i64)>) -> Result<(), String> {
@@ -330,12 +302,8 @@ mod tests {
             ("[[device]]\npath = 'a'\nbounds = { 'bfq/slice_idle' = [0, 8] }\n", "bfq/low_latency"),
             ("[[device]]\npath = 'a'\nbounds = { 'mq-deadline/fifo_batch' = [0, 9999] }\n", "within [1, 128]"),
             ("[[device]]\npath = 'a'\ntable = 'missing.json'\n", "missing.json"),
-            (
-                "[[device]]\npath = 'a'\nlatency_model = 'missing.safetensors'\n",
-                "latency_model = \"missing.safetensors\"",
-            ),
-            ("[[device]]\npath = 'a'\nlatency_model = 'shipped:classifier'\n", "expected a latency model"),
-            ("[[device]]\npath = 'a'\nlayout = 'data'\n", "layout = \"data\""),
+            ("[[device]]\npath = 'a'\nlatency_model = 'shipped:latency-flash'\n", "latency_model was removed"),
+            ("[[device]]\npath = 'a'\nlayout = '/data'\n", "layout was removed"),
             ("[[device]]\npath = 'a'\nwieght = 1\n", "wieght"),
         ] {
             let error = read(text).unwrap_err().to_string();

@@ -88,8 +88,7 @@ pub fn run(
         None => None,
     };
     let begun = clock();
-    let port =
-        |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act).with_layout(device.layout.as_deref());
+    let port = |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act);
     let mut fleet = Fleet::new(&config, options.act, &surroundings(begun), port)?;
     let mut keeper = Keeper::new(&config.state, begun);
     if !options.once {
@@ -106,7 +105,6 @@ pub fn run(
             }
         });
         if !options.once {
-            keeper.keep_models(&mut fleet, log);
             keeper.keep_learned(&fleet, false, log);
         }
         if decided {
@@ -175,7 +173,7 @@ fn is_decided(fleet: &Fleet<KernelPort>, rounds: u32) -> bool {
     })
 }
 
-/// Saves trial results and models from time to time.
+/// Saves trial results from time to time.
 struct Keeper {
     store: Store,
     looked: Nanos,
@@ -210,18 +208,6 @@ impl Keeper {
                 Err(_) => {}
             }
         }
-    }
-
-    /// Logs events of the latency models, and saves new ones that are in use.
-    fn keep_models(&mut self, fleet: &mut Fleet<KernelPort>, log: &mut dyn FnMut(&str)) {
-        fleet.model_events(|device, event| {
-            log(&event.line);
-            if let Some(model) = &event.model
-                && let Err(why) = self.store.keep_model(device, model)
-            {
-                log(&why);
-            }
-        });
     }
 }
 

@@ -2,7 +2,6 @@
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_controllers::switching::{Arrival, Reason, Tick};
-use dumbwaiter_learn::Model;
 use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
@@ -10,7 +9,6 @@ use crate::Error;
 use crate::attached::{Attached, Exchanges, Surroundings, measured};
 use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision, Measured, wording};
-use crate::latency::{LatencyWatch, ModelStatus};
 use crate::load::{LoadClass, LoadClassifier};
 use crate::ownership::ForeignChange;
 use crate::port::{Fault, Port, Values};
@@ -75,8 +73,6 @@ pub struct DevicePilot {
     pub(crate) state: State,
     pub(crate) attached: Option<Attached>,
     pub(crate) classifier: LoadClassifier,
-    pub(crate) model: Option<LatencyWatch>,
-    pub(crate) model_events: Vec<ModelEvent>,
     /// Trial results from before the policy in force began.
     pub(crate) learned: Option<Learned>,
     /// Present while the disk is.
@@ -88,20 +84,9 @@ pub struct DevicePilot {
     pub(crate) exchanges: Exchanges,
     pub(crate) events: Vec<LiveEvent>,
     pub(crate) blind: Option<String>,
-    /// Where I/O tags come from, if not from the kernel's flags alone.
-    pub(crate) tags_from: Option<String>,
     pub(crate) tally: Tally,
     pub(crate) last: Option<Decision>,
     pub(crate) next: Nanos,
-}
-
-/// An event of a disk's latency model.
-#[derive(Debug)]
-pub struct ModelEvent {
-    /// A line of the log.
-    pub line: String,
-    /// The model in use from now on, if it changed.
-    pub model: Option<Model>,
 }
 
 /// What a turn observed before its decision.
@@ -114,10 +99,6 @@ pub(crate) struct Look {
 impl DevicePilot {
     /// A pilot that changes the disk only if `may_act`.
     pub fn new(config: DeviceConfig, may_act: bool, surroundings: Surroundings) -> Result<DevicePilot, Error> {
-        let model = match &config.latency_model {
-            Some((name, model)) => Some(LatencyWatch::new(name, model.clone(), surroundings.began)?),
-            None => None,
-        };
         Ok(DevicePilot {
             config,
             may_act,
@@ -125,8 +106,6 @@ impl DevicePilot {
             state: State::Missing { why: "not looked for yet".into() },
             attached: None,
             classifier: LoadClassifier::new()?,
-            model,
-            model_events: Vec::new(),
             learned: None,
             identity: String::new(),
             refused: Vec::new(),
@@ -134,7 +113,6 @@ impl DevicePilot {
             exchanges: Exchanges::default(),
             events: Vec::new(),
             blind: None,
-            tags_from: None,
             tally: Tally::default(),
             last: None,
             next: Nanos::ZERO,
@@ -156,14 +134,6 @@ impl DevicePilot {
         self.learned = Some(learned);
     }
 
-    /// Uses a model that was trained for this disk before, instead of the configured one. Call it before the first turn.
-    pub fn watch_model(&mut self, model: Model) -> Result<(), Error> {
-        if let Some((name, _)) = &self.config.latency_model {
-            self.model = Some(LatencyWatch::new(name, model, self.surroundings.began)?);
-        }
-        Ok(())
-    }
-
     /// Trial results of the disk, also after it went away; `None` before the first workload, and where trials are not
     /// allowed.
     pub fn learned(&self, now: Nanos) -> Option<Learned> {
@@ -178,20 +148,9 @@ impl DevicePilot {
         any.then(|| Learned::new(self.identity.clone(), kernel.clone(), unix_s, memory))
     }
 
-    /// Events of the latency model since the last call.
-    pub fn take_model_events(&mut self) -> Vec<ModelEvent> {
-        std::mem::take(&mut self.model_events)
-    }
-
-    /// The latency model; `None` where none is configured.
-    pub fn model_status(&self) -> Option<&ModelStatus> {
-        self.model.as_ref().map(LatencyWatch::status)
-    }
-
     /// Some requests were not traced.
     pub(crate) fn gap(&mut self) {
         self.classifier.gap();
-        self.model.iter_mut().for_each(LatencyWatch::gap);
     }
 
     /// Counts since the pilot began.
@@ -207,11 +166,6 @@ impl DevicePilot {
     /// Why requests cannot be watched; `None` where they can.
     pub fn blind(&self) -> Option<&str> {
         self.blind.as_deref()
-    }
-
-    /// Where I/O tags come from; `None` where from the kernel's flags alone.
-    pub fn tags_from(&self) -> Option<&str> {
-        self.tags_from.as_deref()
     }
 
     /// The settings as found and as in force; `None` where the disk is missing.
@@ -292,7 +246,7 @@ impl DevicePilot {
             Err(Fault::Gone(why)) => return self.lose(&look, port, why),
             Err(fault) => return self.fault(&look, &fault),
         };
-        (self.blind, self.tags_from) = (port.blind(), port.tags_from());
+        self.blind = port.blind();
         let Some(attached) = &mut self.attached else { return self.find(now, port) };
         if !attached.ownership.is_same_disk(&reading) {
             return self.lose(&look, port, "another disk has this name now".into());
@@ -341,22 +295,11 @@ impl DevicePilot {
                 attached.policy.arrive(Nanos(event.at_ns), arrival);
             }
             if lost == 0 {
-                let tag = port.tag(event);
-                self.classifier.event(event, tag);
-                self.model.iter_mut().for_each(|model| model.event(event, tag));
+                self.classifier.event(event, port.tag(event));
             }
         }
         look.class = self.classifier.period();
-        self.review_model(now);
         Ok(true)
-    }
-
-    fn review_model(&mut self, now: Nanos) {
-        let Some((step, model)) = self.model.as_mut().and_then(|model| model.period(now)) else { return };
-        let (device, name) =
-            (self.config.path.display(), self.config.latency_model.as_ref().map_or("", |(name, _)| name));
-        let line = format!("device={device} latency_model={name} {}", step.line());
-        self.model_events.push(ModelEvent { line, model: model.cloned() });
     }
 
     /// Keeps the settings and begins the next period.

@@ -5,7 +5,6 @@ use dumbwaiter_controllers::switching::Reason;
 use crate::candidate::Candidate;
 use crate::decision::{Action, Decision, wording};
 use crate::device::{DevicePilot, Look, State};
-use crate::latency::LatencyWatch;
 use crate::ownership::NotSet;
 use crate::port::{Port, Reading};
 
@@ -23,7 +22,6 @@ impl DevicePilot {
         let iops = look.measured.iops;
         if attached.watch(look.now, self.next, iops, port) {
             self.classifier.gap();
-            self.model.iter_mut().for_each(LatencyWatch::gap);
         }
         let (text, about) = wording(reason);
         match done {

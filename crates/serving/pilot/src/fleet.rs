@@ -6,7 +6,7 @@ use dumbwaiter_block::Nanos;
 
 use crate::config::PilotConfig;
 use crate::decision::Decision;
-use crate::device::{DevicePilot, ModelEvent, State};
+use crate::device::{DevicePilot, State};
 use crate::port::Port;
 use crate::status::{DeviceStatus, Status};
 use crate::store::{Learned, Store};
@@ -49,7 +49,7 @@ impl<P: Port> Fleet<P> {
         }
     }
 
-    /// Loads trial results and latency models from a folder; calls `problem` for files that cannot be used.
+    /// Loads trial results from a folder; calls `problem` for files that cannot be used.
     pub fn recall(&mut self, store: &Store, mut problem: impl FnMut(String)) {
         for (pilot, _) in &mut self.devices {
             let path = pilot.config().path.clone();
@@ -59,28 +59,12 @@ impl<P: Port> Fleet<P> {
                     Err(why) => problem(why),
                 }
             }
-            if pilot.config().latency_model.is_some() {
-                let used = store.model(&path).and_then(|model| match model {
-                    Some(model) => pilot.watch_model(model).map_err(|error| error.to_string()),
-                    None => Ok(()),
-                });
-                used.unwrap_or_else(&mut problem);
-            }
         }
     }
 
     /// Trial results of each disk, by its path.
     pub fn learned(&self, now: Nanos) -> impl Iterator<Item = (&Path, Learned)> {
         self.devices().filter_map(move |pilot| Some((pilot.config().path.as_path(), pilot.learned(now)?)))
-    }
-
-    /// Calls `happened` with the disk's path and each event of its latency model since the last call.
-    pub fn model_events(&mut self, mut happened: impl FnMut(&Path, ModelEvent)) {
-        for (pilot, _) in &mut self.devices {
-            for event in pilot.take_model_events() {
-                happened(&pilot.config().path, event);
-            }
-        }
     }
 
     /// When the next turn is due.

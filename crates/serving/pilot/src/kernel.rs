@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dumbwaiter_block::{IoTag, Nanos, SECTOR_BYTES};
+use dumbwaiter_block::{Nanos, SECTOR_BYTES};
 use dumbwaiter_controllers::switching::{Kind, Work};
 use dumbwaiter_linux::claim::{Claim, Values};
 use dumbwaiter_linux::disk::disk_of;
@@ -14,7 +14,6 @@ use dumbwaiter_linux::queue::{Queue, chosen};
 use dumbwaiter_linux::recording::{LiveEvent, LiveEvents};
 use dumbwaiter_linux::{Error, Roots};
 
-use crate::live_layout::LiveLayout;
 use crate::port::{Counters, Fault, Note, Port, Reading};
 
 /// The kernel's buffer for each CPU: more than a period's sample.
@@ -31,7 +30,6 @@ pub struct KernelPort {
     path: PathBuf,
     may_act: bool,
     disk: Option<OpenDisk>,
-    layout: Option<LiveLayout>,
 }
 
 struct OpenDisk {
@@ -53,12 +51,7 @@ impl KernelPort {
     pub fn new(path: &Path, may_act: bool) -> KernelPort {
         let bare = path.components().count() == 1 && !path.exists();
         let path = if bare { Path::new("/dev").join(path) } else { path.to_owned() };
-        KernelPort { path, may_act, disk: None, layout: None }
-    }
-
-    /// The same, with tags by the layout of the ext4 file system mounted there, if it is given.
-    pub fn with_layout(self, mount: Option<&Path>) -> KernelPort {
-        KernelPort { layout: mount.map(LiveLayout::new), ..self }
+        KernelPort { path, may_act, disk: None }
     }
 
     fn disk(&mut self) -> Result<&mut OpenDisk, Fault> {
@@ -197,28 +190,6 @@ impl Port for KernelPort {
     }
 
     fn events(&mut self, _now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault> {
-        let lost = self.requests(into);
-        // After the requests, so that what they wrote is allocated.
-        if let (Some(layout), Some(disk)) = (&mut self.layout, &self.disk) {
-            layout.period(&disk.folder);
-        }
-        lost
-    }
-
-    fn tag(&self, event: &LiveEvent) -> IoTag {
-        let known =
-            self.layout.as_ref().and_then(|layout| layout.tag(event.sector)).filter(|tag| *tag != IoTag::UNKNOWN);
-        known.unwrap_or(if event.meta { IoTag::META } else { IoTag::UNKNOWN })
-    }
-
-    fn tags_from(&self) -> Option<String> {
-        self.layout.as_ref().map(LiveLayout::about)
-    }
-}
-
-impl KernelPort {
-    /// Reads the events of requests; returns how many were lost.
-    fn requests(&mut self, into: &mut Vec<LiveEvent>) -> Result<u64, Fault> {
         let disk = self.disk()?;
         match &mut disk.trace {
             Ok(trace) => match trace.take(into) {

@@ -106,13 +106,8 @@ pub trait Port {
     /// Reads the requests' events since the last call, in order of time, and returns how many were lost.
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault>;
 
-    /// What a request reads or writes. Without a layout of the file system, only the kernel's flags tell.
+    /// What a request reads or writes: the kernel's flags tell of metadata only.
     fn tag(&self, event: &LiveEvent) -> IoTag {
         if event.meta { IoTag::META } else { IoTag::UNKNOWN }
-    }
-
-    /// Where tags come from, in words; `None` where they come from the kernel's flags, as by default.
-    fn tags_from(&self) -> Option<String> {
-        None
     }
 }

@@ -5,7 +5,6 @@ use dumbwaiter_block::Nanos;
 use crate::attached::{Attached, Surroundings};
 use crate::decision::{Action, Decision, Measured};
 use crate::device::{DevicePilot, Look, State, foreign_text};
-use crate::latency::LatencyWatch;
 use crate::ownership::NotSet;
 use crate::port::{Fault, Port, Reading};
 
@@ -98,7 +97,6 @@ impl DevicePilot {
         self.attached = Some(attached);
         self.blind = port.blind();
         self.classifier.discard();
-        self.model.iter_mut().for_each(LatencyWatch::gap);
         match (&self.state, acts) {
             (State::NotPermitted { .. }, _) => {}
             (_, true) => self.state = State::Acting,

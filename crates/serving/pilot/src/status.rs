@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::decision::Decision;
 use crate::device::{DevicePilot, State, Tally};
-use crate::latency::ModelStatus;
 use crate::port::Values;
 
 /// The state of a pilot: what `pilot status --json` prints.
@@ -40,8 +39,6 @@ pub struct DeviceStatus {
     pub advice_only: Option<String>,
     /// Why requests cannot be watched.
     pub blind: Option<String>,
-    /// Where I/O tags come from; none where from the kernel's flags alone.
-    pub tags_from: Option<String>,
     /// Settings as they were found.
     pub original: Values,
     /// Settings in force.
@@ -50,8 +47,6 @@ pub struct DeviceStatus {
     pub candidates: Vec<String>,
     /// Counts since the pilot began.
     pub counts: Tally,
-    /// Statistics of the latency model; none where none is configured.
-    pub latency_model: Option<ModelStatus>,
     /// The last decision.
     pub last_decision: Option<Decision>,
 }
@@ -69,12 +64,10 @@ impl DeviceStatus {
             advice,
             advice_only: pilot.advice_only().map(str::to_owned),
             blind: pilot.blind().map(str::to_owned),
-            tags_from: pilot.tags_from().map(str::to_owned),
             original: settings.map(|(original, _)| original.clone()).unwrap_or_default(),
             settings: settings.map(|(_, now)| now.clone()).unwrap_or_default(),
             candidates: pilot.candidates(),
             counts: pilot.tally(),
-            latency_model: pilot.model_status().cloned(),
             last_decision: pilot.last().cloned(),
         }
     }
@@ -110,9 +103,6 @@ impl DeviceStatus {
         if let Some(why) = &self.blind {
             let _ = writeln!(out, "  its requests cannot be watched: {why}");
         }
-        if let Some(tags) = &self.tags_from {
-            let _ = writeln!(out, "  tags       {tags}");
-        }
         if let Some(scheduler) = &self.scheduler {
             let _ = writeln!(out, "  scheduler  {scheduler}");
         }
@@ -133,15 +123,6 @@ impl DeviceStatus {
         }
         if let Some(decision) = &self.last_decision {
             explain_decision(&mut out, decision);
-        }
-        if let Some(model) = &self.latency_model {
-            let ModelStatus { model, requests, alarms, published, rolled_back, last, .. } = model;
-            let _ = writeln!(
-                out,
-                "  model      {model}: {requests} requests, {alarms} alarms, {published} times replaced, {rolled_back} taken \
-                 back{}",
-                last.as_ref().map_or(String::new(), |last| format!("; last: {last}"))
-            );
         }
         let Tally { decisions, exchanges, reverts, faults, lost_events, .. } = self.counts;
         let _ = writeln!(

@@ -1,10 +1,9 @@
-//! Trial results and models of a pilot, kept in a folder across restarts.
+//! Trial results of a pilot, kept in a folder across restarts.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_controllers::switching::Memory;
-use dumbwaiter_learn::Model;
 use serde::{Deserialize, Serialize};
 
 /// Folder of a pilot whose configuration names no other.
@@ -57,19 +56,19 @@ impl Store {
         Store { folder: folder.to_owned() }
     }
 
-    fn file(&self, device: &Path, ending: &str) -> PathBuf {
+    fn file(&self, device: &Path) -> PathBuf {
         let name: String = device
             .to_string_lossy()
             .trim_start_matches("/dev/")
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || "-_.:".contains(c) { c } else { '_' })
             .collect();
-        self.folder.join(format!("{name}{ending}"))
+        self.folder.join(format!("{name}.json"))
     }
 
     /// Trial results of a disk; `None` where there are none. The error says why a file cannot be used.
     pub fn learned(&self, device: &Path) -> Result<Option<Learned>, String> {
-        let path = self.file(device, ".json");
+        let path = self.file(device);
         let place = |why: String| format!("{}: {why}; trials start over", path.display());
         let Some(bytes) = read(&path).map_err(place)? else { return Ok(None) };
         let learned: Learned = serde_json::from_slice(&bytes).map_err(|error| place(error.to_string()))?;
@@ -81,29 +80,11 @@ impl Store {
 
     /// Saves the trial results of a disk.
     pub fn keep(&self, device: &Path, learned: &Learned) -> Result<(), String> {
-        let path = self.file(device, ".json");
+        let path = self.file(device);
         let text = serde_json::to_vec_pretty(learned).map_err(|error| error.to_string())?;
         let written = dumbwaiter_text::create_folder(&self.folder)
             .and_then(|()| dumbwaiter_text::write(&path, |out| out.write_all(&text)));
         written.map_err(|error| format!("{}: {error}; trial results are not saved", path.display()))
-    }
-
-    /// The latency model that was trained for a disk; `None` where there is none. The error says why a file cannot be used.
-    pub fn model(&self, device: &Path) -> Result<Option<Model>, String> {
-        let path = self.file(device, "-latency.safetensors");
-        if !path.exists() {
-            return Ok(None);
-        }
-        dumbwaiter_learn::training::store::open(&path.to_string_lossy()).map(Some).map_err(|error| error.to_string())
-    }
-
-    /// Saves the latency model of a disk, and keeps the previous one as `NAME.prev`. Returns the path.
-    pub fn keep_model(&self, device: &Path, model: &Model) -> Result<PathBuf, String> {
-        let path = self.file(device, "-latency.safetensors");
-        dumbwaiter_text::create_folder(&self.folder)
-            .map_err(|error| format!("{}: {error}; the trained model is not saved", self.folder.display()))?;
-        dumbwaiter_learn::training::store::save(model, &path).map_err(|error| error.to_string())?;
-        Ok(path)
     }
 }
 
@@ -144,16 +125,12 @@ mod tests {
     fn a_damaged_file_is_refused_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path());
-        for text in [
-            "",
-            "{}",
-            "{\"schema\":2,\"disk\":\"\",\"kernel\":\"\",\"unix_s\":0,\"memory\":{\"schema\":1,\"workloads\":[]}}",
-        ] {
+        for text in
+            ["", "{}", "{\"schema\":2,\"disk\":\"\",\"kernel\":\"\",\"unix_s\":0,\"memory\":{\"workloads\":[]}}"]
+        {
             std::fs::write(folder.path().join("sda.json"), text).unwrap();
             let error = store.learned(Path::new("/dev/sda")).unwrap_err();
             assert!(error.contains("sda.json"), "{text}: {error}");
         }
-        std::fs::write(folder.path().join("sda-latency.safetensors"), "no model").unwrap();
-        assert!(store.model(Path::new("/dev/sda")).unwrap_err().contains("sda-latency"));
     }
 }

@@ -1,11 +1,15 @@
-//! How a disk answers questions and carries out orders.
+//! A disk answers questions and carries out orders.
 
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Context, Handover, Nanos};
 
+use dumbwaiter_controllers::depth_search;
+
 use crate::Error;
+use crate::event::ClientEvent;
 use crate::histogram::LatencyHistogram;
+use crate::order::Order;
 use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
 use crate::settings::{DEVICE_DEPTH, DeviceDepth, ExportSettings, place};
 use crate::shard::Shard;
@@ -21,41 +25,46 @@ fn ms(time: Nanos) -> f64 {
 }
 
 impl Shard {
-    /// Answers a question. An error ends the disk; a refusal is an answer.
+    /// Answers a question, or refuses it.
     pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
-        let done = match question {
-            Question::Ping => Ok(()),
-            Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
-            Question::Explain => return Ok(Answer::Explanation(self.explain())),
-            Question::CheckReload(target) => self.check_reload(&target),
-            Question::Reload(target) => match self.reload(&target) {
-                Ok(before) => return Ok(Answer::Settings(Box::new(before))),
-                Err(error) => Err(error),
-            },
+        match question {
+            Question::Ping => {}
+            Question::Order(order) => return self.carry_out(order),
+            Question::CheckReload(target) => self.check_reload(&target)?,
+            Question::Reload(target) => return Ok(Answer::Settings(Box::new(self.reload(&target)?))),
             Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
-            Question::Histogram { export } => match self.find(&export) {
-                Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
-                Err(error) => Err(error),
-            },
-            Question::Weight { export, weight } => {
-                self.find(&export).and_then(|index| self.volume.set_weight(index, weight))
-            }
-            Question::Limit { export, iops, bytes } => self.change(&export, |settings| {
+        }
+        Ok(Answer::Done)
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<Answer, Error> {
+        match order {
+            Order::List {} | Order::Stats {} => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Order::Explain { .. } => return Ok(Answer::Explanation(self.explain())),
+            Order::Histogram { export } => return Ok(Answer::Histogram(self.histogram(self.find(&export)?))),
+            Order::Set { export: Some(export), settings, .. } => self.set(&export, &settings)?,
+            Order::Set { export: None, settings, disk } => return self.carry_out(Order::of_disk(&settings, disk)?),
+            Order::SetWeight { export, weight } => self.volume.set_weight(self.find(&export)?, weight)?,
+            Order::SetLimit { export, iops, bytes } => self.change(&export, |settings| {
                 (settings.limit_iops, settings.limit_bytes) = (iops, bytes);
-            }),
-            Question::Reservation { export, iops } => self.change(&export, |settings| settings.reservation_iops = iops),
-            Question::Scheduler { scheduler } => self.set_scheduler(&scheduler),
-            Question::Setting { name, value } => {
-                let now = self.volume.disk.now();
-                let set = self.volume.disk.layer_mut().set_tunable(now, &name, value);
-                set.map_err(|e| Error::Scheduler(e.to_string()))
+            })?,
+            Order::SetReservation { export, iops } => {
+                self.change(&export, |settings| settings.reservation_iops = iops)?;
             }
-            Question::DeviceDepth { depth } => self.set_depth(depth),
-            Question::Add { export } => self.add(*export),
-            Question::Remove { export, hard } => self.remove(&export, hard),
-            Question::Resize { export, size } => self.resize(&export, size),
-        };
-        Ok(done.map_or_else(Answer::Refused, |()| Answer::Done))
+            Order::SetScheduler { scheduler, .. } => self.set_scheduler(&scheduler)?,
+            Order::SetSetting { name, value, .. } => {
+                let now = self.volume.disk.now();
+                let set = self.volume.disk.layer_mut().set_tunable(now, &name, i128::from(value));
+                set.map_err(|e| Error::Scheduler(e.to_string()))?;
+            }
+            Order::SetDepth { depth, .. } => self.set_depth(depth)?,
+            Order::Add { export, .. } => self.add(export)?,
+            Order::Remove { export, hard } => self.remove(&export, hard)?,
+            // Who gave the order waits until the export is gone.
+            Order::Drain { export, .. } => self.remove(&export, false)?,
+            Order::Resize { export, size } => self.resize(&export, size)?,
+        }
+        Ok(Answer::Done)
     }
 
     fn find(&self, export: &str) -> Result<u32, Error> {
@@ -70,12 +79,7 @@ impl Shard {
         change(&mut settings);
         settings.check()?;
         tenant.settings = settings;
-        tenant.renew_limits();
-        let weight = tenant.settings.weight;
-        if tenant.settings.reservation_iops.is_none() {
-            self.volume.apply_weight(index, weight);
-        }
-        self.volume.note_reservations();
+        self.volume.apply_limits(index);
         Ok(())
     }
 
@@ -103,7 +107,7 @@ impl Shard {
                 Err(what) => return Err(Error::Settings(what)),
             },
         };
-        self.volume.depth_search = None;
+        self.volume.disk.layer_mut().remove_controller(now, depth_search::NAME);
         self.volume.disk.layer_mut().set_device_depth(now, fixed.min(most));
         self.target_settings.device_depth = depth;
         Ok(())
@@ -144,7 +148,7 @@ impl Shard {
     }
 
     fn depth_why(&self) -> String {
-        let Some(search) = &self.volume.depth_search else {
+        let Some(search) = self.volume.depth_search() else {
             return match self.target_settings.device_depth {
                 DeviceDepth::Fixed(depth) => {
                     format!("the configuration or a command asks for {depth}; the device may hold fewer")
@@ -153,13 +157,13 @@ impl Shard {
                     .to_owned(),
             };
         };
-        match search.found() {
-            Some(found) => format!(
-                "auto: depth {} reaches {:.1} % of the throughput of depth {}, measured {:.0} s ago",
-                found.depth,
-                100.0 * found.ratio,
-                found.reference,
-                self.volume.disk.now().since(found.at).0 as f64 / 1e9
+        let found = |name: &str| search.get(name).copied();
+        match found("depth_search_depth") {
+            Some(depth) => format!(
+                "auto: depth {depth} reaches {:.1} % of the throughput of depth {}, measured {:.0} s ago",
+                found("depth_search_ratio_ppm").unwrap_or(0) as f64 / 1e4,
+                found("depth_search_reference").unwrap_or(0),
+                self.volume.disk.now().since(Nanos(found("depth_search_at_ns").unwrap_or(0))).0 as f64 / 1e9
             ),
             None => "auto: no search has ended yet; a search needs more requests under way than the depth".to_owned(),
         }
@@ -177,7 +181,7 @@ impl Shard {
         if tenant.connections == 0 {
             self.volume.remove_tenant(index);
         } else if hard {
-            self.disconnect_tenant(index);
+            self.disconnect_tenant(index)?;
         }
         Ok(())
     }
@@ -200,7 +204,7 @@ impl Shard {
 
     /// Has the tenant a client whose disk must not become smaller?
     pub(crate) fn refuses_to_shrink(&self, index: u32) -> bool {
-        self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink())
+        self.clients.iter().flatten().any(|client| client.info().tenant == index && !client.info().may_shrink)
     }
 
     /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
@@ -224,8 +228,8 @@ impl Shard {
         if let Some(tenant) = self.volume.tenant_mut(index) {
             (tenant.size, tenant.settings) = (size, settings);
         }
-        for client in self.clients.iter_mut().flatten().filter(|client| client.tenant() == index) {
-            client.resized(size);
+        for client in self.clients.iter_mut().flatten().filter(|client| client.info().tenant == index) {
+            client.handle(ClientEvent::Resized(size), &mut self.volume)?;
         }
         self.publish(index)
     }
@@ -255,7 +259,7 @@ impl Shard {
                 readonly: settings.readonly,
                 ublk: settings.ublk,
                 weight: settings.weight,
-                effective_weight: tenant.effective_weight,
+                effective_weight: layer.tenants().tenant(tenant.id).map_or(settings.weight, |own| own.weight),
                 limit_iops: settings.limit_iops,
                 limit_bytes: settings.limit_bytes,
                 reservation_iops: settings.reservation_iops,
@@ -273,7 +277,7 @@ impl Shard {
                 refused: counts.refused,
                 violations: counts.violations,
                 connects: counts.connects,
-                throttled_s: counts.throttled_ns as f64 / 1e9,
+                throttled_s: self.volume.parked_ns(tenant.id) as f64 / 1e9,
                 iops: share.iops,
                 bytes_per_s: share.bytes_per_s,
                 share: share.share,

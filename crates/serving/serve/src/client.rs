@@ -1,15 +1,14 @@
-//! What a disk's thread knows of its clients: an NBD connection and a vhost-user device are two kinds of owner of tasks.
+//! The clients of a disk as its thread drives them: NBD connections, virtual machines and block devices.
 
-use dumbwaiter_block::{Errno, Nanos};
-use dumbwaiter_path::{Buffer, Data, WatchId};
-use dumbwaiter_protocols::nbd::reply::Extent;
+use dumbwaiter_block::Nanos;
 
 use crate::Error;
+use crate::event::ClientEvent;
 use crate::nbd::status::StatusThread;
 use crate::volume::Volume;
 
-/// What a client works with.
-pub(crate) struct Surroundings<'a> {
+/// The disk and the server's settings, for a client that is served.
+pub(crate) struct ServeContext<'a> {
     pub(crate) volume: &'a mut Volume,
     pub(crate) status: &'a Option<StatusThread>,
     /// Requests that a connection may have under way.
@@ -18,88 +17,79 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) draining: bool,
 }
 
-/// A client of an export. It submits commands to the volume, each with a token of its own number (upper half) and any lower half.
-pub(crate) trait Client {
-    /// Its tenant's place in the volume.
-    fn tenant(&self) -> u32;
-
+/// A client's identity, and what is said of it in the log.
+pub(crate) struct ClientInfo {
+    /// Its number on the disk's thread, from its admission on.
+    pub(crate) index: u32,
+    /// Its tenant's number in the volume.
+    pub(crate) tenant: u32,
     /// Who it is, for people.
-    fn peer(&self) -> &str;
+    pub(crate) peer: String,
+    /// It can live with a smaller export.
+    pub(crate) may_shrink: bool,
+    /// Why it was dropped, if it broke the protocol.
+    pub(crate) violation: Option<&'static str>,
+    /// Lines for the log, since they were last taken.
+    pub(crate) notes: Vec<String>,
+}
 
-    /// A command of it is done.
-    fn completed(&mut self, token: u64, result: Result<(), Errno>, data: Data, volume: &mut Volume);
-
-    /// A descriptor that it watches is ready.
-    fn ready(&mut self, watch: WatchId, volume: &mut Volume) -> Result<(), Error>;
-
-    /// A receive is done.
-    fn received(&mut self, buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume);
-
-    /// A driver has answered a command on one of its tags.
-    fn commanded(&mut self, _index: u32, _tag: u32, _result: i32, _volume: &mut Volume) -> Result<(), Error> {
-        Ok(())
+impl ClientInfo {
+    pub(crate) fn new(tenant: u32, peer: String, may_shrink: bool) -> ClientInfo {
+        ClientInfo { index: 0, tenant, peer, may_shrink, violation: None, notes: Vec::new() }
     }
 
-    /// The file system has answered a question about extents.
-    fn extents_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume);
+    /// The token of one of its commands: the upper half names the client.
+    pub(crate) fn token(&self, number: u32) -> u64 {
+        u64::from(self.index) << 32 | u64::from(number)
+    }
+}
 
-    /// Moves everything on: results out, requests in. `true` if there is more to do at once. `index` is its number.
-    fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error>;
-
-    /// Takes nothing more; what is under way is finished and answered.
-    fn finish(&mut self, volume: &mut Volume);
-
-    /// Drops it: nothing is answered any more. With a reason if it broke the protocol.
-    fn drop_client(&mut self, violation: Option<&'static str>, volume: &mut Volume);
-
+/// How a client stands after it was served.
+#[derive(Default)]
+pub(crate) struct ClientState {
+    /// There is more to do at once.
+    pub(crate) again: bool,
+    pub(crate) awaits_memory: bool,
+    /// It was not asked to announce its next request. Before the disk sleeps, [`Client::turn_notifications_on`] must be called.
+    pub(crate) notifications_off: bool,
+    /// Nothing announces its requests: it must be looked at again and again.
+    pub(crate) polled: bool,
     /// Nothing of it is under way any more.
-    fn is_over(&self) -> bool;
+    pub(crate) is_over: bool,
+}
 
-    /// Does it wait for memory?
-    fn is_starved(&self) -> bool;
+/// A client of an export. It submits commands to the volume with tokens of [`ClientInfo::token`].
+pub(crate) trait Client {
+    fn info(&self) -> &ClientInfo;
 
-    /// Requests that it offers without having announced them. Asked only of one that [`Client::is_quiet`].
+    fn info_mut(&mut self) -> &mut ClientInfo;
+
+    /// Takes an event that concerns it.
+    fn handle(&mut self, event: ClientEvent, volume: &mut Volume) -> Result<(), Error>;
+
+    /// Moves everything on: results out, requests in.
+    fn serve(&mut self, context: &mut ServeContext<'_>) -> Result<ClientState, Error>;
+
+    /// Gives back what one that is over still has.
+    fn close(self: Box<Self>, volume: &mut Volume) -> Result<(), Error>;
+
+    /// A reason to drop it, asked for once a second.
+    fn complaint(&self, _now: Nanos) -> Option<&'static str> {
+        None
+    }
+
+    /// Has the machine at the other side gone, or been dropped, so that another may take its place?
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    /// Requests that it offers while its notifications are off.
     fn offered(&self) -> u32 {
         0
     }
 
-    /// Was it not asked to announce its next request? Before the disk sleeps, [`Client::arm`] must be called.
-    fn is_quiet(&self) -> bool {
-        false
-    }
-
     /// From now on it announces its next request. `true` if there is one already.
-    fn arm(&mut self) -> bool {
+    fn turn_notifications_on(&mut self) -> bool {
         false
     }
-
-    /// Must it be looked at again and again, as nothing announces its requests?
-    fn is_polled(&self) -> bool {
-        false
-    }
-
-    /// Looks, once a second, for a reason to drop it.
-    fn complaint(&self, now: Nanos, stall: Nanos) -> Option<&'static str>;
-
-    /// Why it was dropped, if it broke the protocol.
-    fn violation(&self) -> Option<&'static str>;
-
-    /// Can it live with a smaller export?
-    fn may_shrink(&self) -> bool {
-        true
-    }
-
-    /// Its export has another size.
-    fn resized(&mut self, bytes: u64);
-
-    /// Notes for people since the last call.
-    fn take_notes(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Is the other side gone, or has it been dropped?
-    fn is_gone(&self) -> bool;
-
-    /// Gives back what one that is over still has.
-    fn close(self: Box<Self>, volume: &mut Volume) -> Result<(), Error>;
 }

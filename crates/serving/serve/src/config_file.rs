@@ -3,44 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_text::units::{Prefixes, size};
 use serde::Deserialize;
-use serde::de::{Unexpected, Visitor};
 
 use crate::Error;
-use crate::settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
-
-/// A number of bytes: `20GiB`, or a whole number.
-#[derive(Clone, Copy, Debug)]
-struct Bytes(u64);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
-        from.deserialize_any(BytesVisitor)
-    }
-}
-
-struct BytesVisitor;
-
-impl Visitor<'_> for BytesVisitor {
-    type Value = Bytes;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a number of bytes, or a size such as \"20GiB\"")
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Bytes, E> {
-        u64::try_from(bytes).map(Bytes).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Bytes, E> {
-        Ok(Bytes(bytes))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
-        size(text, Prefixes::Plain).map(Bytes).map_err(E::custom)
-    }
-}
+use crate::byte_size::Bytes;
+use crate::settings::{ServeSettings, TargetSettings, TlsSettings};
 
 /// An address with a port.
 struct Address(SocketAddr);
@@ -52,39 +19,6 @@ impl<'de> Deserialize<'de> for Address {
         let refused = |_| serde::de::Error::custom(format!("{text:?} is not {expected}"));
         text.parse().map(Address).map_err(refused)
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Export {
-    name: String,
-    #[serde(default)]
-    description: String,
-    weight: Option<u32>,
-    offset: Option<Bytes>,
-    size: Option<Bytes>,
-    block_size: Option<Bytes>,
-    #[serde(default)]
-    readonly: bool,
-    limit_iops: Option<u64>,
-    limit_bytes: Option<Bytes>,
-    reservation_iops: Option<u64>,
-    ublk: Option<u32>,
-    #[serde(default)]
-    shared: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Target {
-    target: String,
-    scheduler: Option<String>,
-    #[serde(default)]
-    device_depth: DeviceDepth,
-    #[serde(default)]
-    cache: Cache,
-    #[serde(default, rename = "export")]
-    exports: Vec<Export>,
 }
 
 #[derive(Deserialize)]
@@ -112,7 +46,7 @@ struct File {
     tls_verify_peer: bool,
     user: Option<String>,
     #[serde(default, rename = "target")]
-    targets: Vec<Target>,
+    targets: Vec<TargetSettings>,
 }
 
 impl ServeSettings {
@@ -122,7 +56,7 @@ impl ServeSettings {
         let file: File = toml::from_str(text).map_err(|e| refuse(e.to_string()))?;
         let default = ServeSettings::default();
         let settings = ServeSettings {
-            targets: file.targets.into_iter().map(target).collect(),
+            targets: file.targets,
             unix: file.unix,
             tcp: file.tcp.map(|address| address.0),
             tls: TlsSettings::parse(file.tls.as_deref().unwrap_or("off"), file.tls_certificates, file.tls_verify_peer)
@@ -147,37 +81,8 @@ impl ServeSettings {
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<ServeSettings, Error> {
         let refuse = |reason: String| Error::Config { path: path.to_owned(), reason };
-        let text = dumbwaiter_linux::service::config_text(path).map_err(refuse)?;
+        let text = dumbwaiter_text::read_config(path).map_err(refuse)?;
         ServeSettings::from_toml(&text, path)
-    }
-}
-
-fn target(file: Target) -> TargetSettings {
-    let default = TargetSettings::new(&file.target);
-    TargetSettings {
-        target: file.target,
-        scheduler: file.scheduler.unwrap_or(default.scheduler),
-        device_depth: file.device_depth,
-        cache: file.cache,
-        exports: file.exports.into_iter().map(export).collect(),
-    }
-}
-
-fn export(file: Export) -> ExportSettings {
-    let default = ExportSettings::whole(&file.name);
-    ExportSettings {
-        description: file.description,
-        weight: file.weight.unwrap_or(default.weight),
-        offset: file.offset.map_or(0, |bytes| bytes.0),
-        size: file.size.map(|bytes| bytes.0),
-        block_size: file.block_size.map(|bytes| bytes.0),
-        readonly: file.readonly,
-        limit_iops: file.limit_iops,
-        limit_bytes: file.limit_bytes.map(|bytes| bytes.0),
-        reservation_iops: file.reservation_iops,
-        ublk: file.ublk,
-        shared: file.shared,
-        name: file.name,
     }
 }
 

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dumbwaiter_linux::service::ClientThreads;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
 use crate::inspector::Inspector;
+use crate::order::{Order, Recipient};
 use crate::question::{Answer, Question};
-use crate::settings::{DeviceDepth, ExportSettings};
 use crate::unix_socket::bind_unix;
 
 /// A line that is longer is refused.
@@ -24,166 +23,37 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
-/// An order of the control socket: `{"command": "set-weight", "export": "db", "weight": 400}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Order {
-    /// Names, sizes and weights of the exports.
-    #[serde(alias = "query-exports")]
-    List {},
-    /// Counts of all disks.
-    #[serde(alias = "query-stats")]
-    Stats {},
-    /// Change a weight.
-    SetWeight {
-        /// Of this export.
-        export: String,
-        /// 1 to 10000.
-        weight: u32,
-    },
-    /// Change the limits; what is left out is unlimited.
-    SetLimit {
-        /// Of this export.
-        export: String,
-        /// I/Os per second.
-        #[serde(default)]
-        iops: Option<u64>,
-        /// Bytes per second.
-        #[serde(default)]
-        bytes: Option<u64>,
-    },
-    /// Change the reservation; none if it is left out.
-    SetReservation {
-        /// Of this export.
-        export: String,
-        /// I/Os per second.
-        #[serde(default)]
-        iops: Option<u64>,
-    },
-    /// Exchange the scheduler of a disk.
-    SetScheduler {
-        /// As the registry reads it.
-        scheduler: String,
-        /// Number of the disk, by the order of the configuration.
-        #[serde(default)]
-        disk: usize,
-    },
-    /// Change a setting of a disk's scheduler.
-    #[serde(alias = "set-tunable")]
-    SetSetting {
-        /// The setting.
-        name: String,
-        /// Its value.
-        value: i64,
-        /// Number of the disk.
-        #[serde(default)]
-        disk: usize,
-    },
-    /// Change how many requests a device may hold.
-    SetDepth {
-        /// Requests.
-        depth: DeviceDepth,
-        /// Number of the disk.
-        #[serde(default)]
-        disk: usize,
-    },
-    /// Add an export.
-    #[serde(alias = "export-add", alias = "block-export-add")]
-    Add {
-        /// As in the configuration file, sizes in bytes.
-        export: ExportSettings,
-        /// Number of the disk.
-        #[serde(default)]
-        disk: usize,
-    },
-    /// Withdraw an export: it takes no new clients, and goes with the last that is there.
-    #[serde(alias = "export-del", alias = "block-export-del")]
-    Remove {
-        /// Its name.
-        export: String,
-        /// Disconnect its clients.
-        #[serde(default)]
-        hard: bool,
-    },
-    /// Change the size of an export.
-    Resize {
-        /// Its name.
-        export: String,
-        /// Bytes.
-        size: u64,
-    },
-    /// Withdraw an export and wait until its last client is gone.
-    Drain {
-        /// Its name.
-        export: String,
-        /// How long to wait, seconds.
-        #[serde(default = "default_drain_s")]
-        timeout_s: u64,
-    },
-    /// Latencies of an export since the start.
-    #[serde(alias = "snapshot")]
-    Histogram {
-        /// Its name.
-        export: String,
-    },
-    /// Why the scheduler is what it is.
-    Explain {
-        /// Number of the disk.
-        #[serde(default)]
-        disk: usize,
-    },
-}
-
-fn default_drain_s() -> u64 {
-    10
-}
-
-impl Order {
-    /// Does it change something at once? A drain waits for clients and holds nothing meanwhile.
-    fn is_change(&self) -> bool {
-        !matches!(
-            self,
-            Order::List {} | Order::Stats {} | Order::Drain { .. } | Order::Histogram { .. } | Order::Explain { .. }
-        )
-    }
-}
-
 impl Inspector {
     /// Carries out an order; the answer as JSON.
     pub fn order(&self, order: Order) -> Result<Value, Error> {
         let _others_wait = order.is_change().then(|| self.hold_changes());
-        let to_export = |export: String, question| self.ask_export(&export, question).and_then(value);
-        match order {
-            Order::List {} => self.list(),
-            Order::Stats {} => Ok(json!({
-                "connections": self.connections(), "failed_negotiations": self.failed_negotiations(),
-                "log_lines_left_out": self.log_lines_left_out(), "disks": self.stats()?,
-            })),
-            Order::SetWeight { export, weight } => to_export(export.clone(), Question::Weight { export, weight }),
-            Order::SetLimit { export, iops, bytes } => {
-                to_export(export.clone(), Question::Limit { export, iops, bytes })
+        match &order {
+            Order::List {} => return self.list(),
+            Order::Stats {} => {
+                return Ok(json!({
+                    "connections": self.connections(), "failed_negotiations": self.failed_negotiations(),
+                    "log_lines_left_out": self.log_lines_left_out(), "disks": self.stats()?,
+                }));
             }
-            Order::SetReservation { export, iops } => to_export(export.clone(), Question::Reservation { export, iops }),
-            Order::SetScheduler { scheduler, disk } => value(self.ask_shard(disk, Question::Scheduler { scheduler })?),
-            Order::SetSetting { name, value: number, disk } => {
-                value(self.ask_shard(disk, Question::Setting { name, value: i128::from(number) })?)
+            Order::Add { export, .. } if self.disk_of(&export.name).is_ok() => {
+                let what = "an export of this name exists already".into();
+                return Err(Error::Export { export: export.name.clone(), what });
             }
-            Order::SetDepth { depth, disk } => value(self.ask_shard(disk, Question::DeviceDepth { depth })?),
-            Order::Add { export, disk } => {
-                if self.common.directory.shard_of(&export.name).is_some() {
-                    return Err(Error::Export {
-                        export: export.name,
-                        what: "an export of this name exists already".into(),
-                    });
-                }
-                value(self.ask_shard(disk, Question::Add { export: Box::new(export) })?)
+            Order::Drain { export, timeout_s } => {
+                let (export, patience) = (export.clone(), Duration::from_secs(*timeout_s));
+                return self.drain(&export, order, patience);
             }
-            Order::Remove { export, hard } => self.remove(export, hard),
-            Order::Resize { export, size } => to_export(export.clone(), Question::Resize { export, size }),
-            Order::Drain { export, timeout_s } => self.drain(&export, Duration::from_secs(timeout_s)),
-            Order::Histogram { export } => to_export(export.clone(), Question::Histogram { export }),
-            Order::Explain { disk } => value(self.ask_shard(disk, Question::Explain)?),
+            _ => {}
         }
+        let disk = match order.recipient() {
+            Recipient::Disk(disk) => disk,
+            Recipient::Of(export) => match (self.disk_of(export), &order) {
+                // New clients do not find one that leaves, but it has a disk as long as it has clients.
+                (Err(_), Order::Remove { hard: true, .. }) => self.disk_that_loses(export)?,
+                (disk, _) => disk?,
+            },
+        };
+        Ok(value(&self.ask_shard(disk, Question::Order(order))?))
     }
 
     fn list(&self) -> Result<Value, Error> {
@@ -200,23 +70,16 @@ impl Inspector {
         Ok(Value::Array(exports.collect()))
     }
 
-    fn remove(&self, export: String, hard: bool) -> Result<Value, Error> {
-        let question = || Question::Remove { export: export.clone(), hard };
-        match self.ask_export(&export, question()) {
-            // New clients do not find one that leaves, but it has a disk as long as it has clients.
-            Err(Error::NoExport(_)) if hard => {
-                let disks = self.stats()?;
-                let mut leaving = disks.iter().map(|disk| disk.exports.iter().any(|e| e.leaving && e.name == export));
-                let disk = leaving.position(|here| here).ok_or_else(|| Error::NoExport(export.clone()))?;
-                value(self.ask_shard(disk, question())?)
-            }
-            answer => value(answer?),
-        }
+    /// The disk of an export that is being withdrawn.
+    fn disk_that_loses(&self, export: &str) -> Result<usize, Error> {
+        let disks = self.stats()?;
+        let mut leaving = disks.iter().map(|disk| disk.exports.iter().any(|e| e.leaving && e.name == export));
+        leaving.position(|here| here).ok_or_else(|| Error::NoExport(export.to_owned()))
     }
 
-    fn drain(&self, export: &str, patience: Duration) -> Result<Value, Error> {
-        let shard = self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;
-        value(self.ask_shard(shard, Question::Remove { export: export.to_owned(), hard: false })?)?;
+    fn drain(&self, export: &str, order: Order, patience: Duration) -> Result<Value, Error> {
+        let shard = self.disk_of(export)?;
+        self.ask_shard(shard, Question::Order(order))?;
         let begun = std::time::Instant::now();
         loop {
             let there = self.stats()?.get(shard).is_some_and(|disk| disk.exports.iter().any(|e| e.name == export));
@@ -231,13 +94,12 @@ impl Inspector {
     }
 }
 
-fn value(answer: Answer) -> Result<Value, Error> {
+fn value(answer: &Answer) -> Value {
     match answer {
-        Answer::Done | Answer::Devices(_) | Answer::Settings(_) => Ok(json!({})),
-        Answer::Stats(stats) => Ok(json!(stats)),
-        Answer::Histogram(histogram) => Ok(json!(histogram)),
-        Answer::Explanation(explanation) => Ok(json!(explanation)),
-        Answer::Refused(error) => Err(error),
+        Answer::Done | Answer::Devices(_) | Answer::Settings(_) => json!({}),
+        Answer::Stats(stats) => json!(stats),
+        Answer::Histogram(histogram) => json!(histogram),
+        Answer::Explanation(explanation) => json!(explanation),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use crate::Error;
-use crate::load::{Address, LoadReport, NbdLoad};
+use crate::bench::{ClosedLoop, LoadReport};
 use crate::settings::{ExportSettings, ServeSettings, TargetSettings};
 
 /// The drive that is emulated, behind a slow link: so it, and not this machine's CPU, is what the tenants share.
@@ -16,7 +16,7 @@ const WEIGHTS: [(&str, u32); 4] = [("one", 100), ("two", 200), ("four", 400), ("
 /// Size of each slice.
 const SLICE_BYTES: u64 = 16 << 30;
 
-/// What the demo serves, with its socket in `folder`, under `scheduler` or the default one.
+/// The targets and exports of the demo, with its socket in `folder`, under `scheduler` or the default one.
 pub fn demo_settings(folder: &Path, scheduler: Option<&str>) -> ServeSettings {
     let mut target = TargetSettings::new(DEMO_TARGET);
     target.scheduler = scheduler.map_or(target.scheduler, str::to_owned);
@@ -39,17 +39,9 @@ impl DemoLoad {
         let stop = Arc::new(AtomicBool::new(false));
         let mut clients = Vec::new();
         for (seed, (name, _)) in WEIGHTS.iter().enumerate() {
-            let load = NbdLoad {
-                address: Address::Unix(folder.join("nbd.sock")),
-                export: (*name).to_owned(),
-                writes: false,
-                sequential: false,
-                // Few requests a second: little work for the CPU.
-                block_bytes: 64 << 10,
-                depth: 32,
-                seed: seed as u64,
-                span: None,
-            };
+            let load = ClosedLoop::reads(folder.join("nbd.sock"), name, 32, seed as u64);
+            // Few requests a second: little work for the CPU.
+            let load = ClosedLoop { block_bytes: 64 << 10, ..load };
             let ends = stop.clone();
             let client = std::thread::Builder::new()
                 .name(format!("client-{name}"))

@@ -14,7 +14,7 @@ pub enum Error {
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
+        /// The fault and its place.
         reason: String,
     },
     /// An export cannot be served as it is set.
@@ -22,7 +22,7 @@ pub enum Error {
     Export {
         /// Its name.
         export: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// There is no such export.

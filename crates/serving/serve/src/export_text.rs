@@ -19,18 +19,42 @@ impl ExportSettings {
         };
         let mut export = ExportSettings::whole(name);
         for pair in pairs.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, "yes"));
-            set(&mut export, key.trim(), value.trim())
-                .map_err(|what| Error::Export { export: text.to_owned(), what })?;
+            set(&mut export, pair).map_err(|what| Error::Export { export: text.to_owned(), what })?;
         }
         export.check()?;
         Ok(export)
     }
+
+    /// The same with other settings, each `KEY=VALUE`.
+    pub(crate) fn with(mut self, settings: &[String]) -> Result<ExportSettings, Error> {
+        let name = self.name.clone();
+        for pair in settings {
+            set(&mut self, pair).map_err(|what| Error::Export { export: name.clone(), what })?;
+        }
+        if self.name != name {
+            return Err(Error::Export { export: name, what: "its name cannot change while the server runs".into() });
+        }
+        self.check()?;
+        Ok(self)
+    }
 }
 
-fn set(export: &mut ExportSettings, key: &str, value: &str) -> Result<(), String> {
-    let bytes = || size(value, Prefixes::Plain).map_err(|e| format!("{key}: {e}"));
-    let number = || value.parse::<u64>().map_err(|_| format!("{key} `{value}`: expected a whole number"));
+fn bytes(key: &str, value: &str) -> Result<u64, String> {
+    size(value, Prefixes::Plain).map_err(|e| format!("{key}: {e}"))
+}
+
+fn number(key: &str, value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("{key} `{value}`: expected a whole number"))
+}
+
+/// Changes a setting by its text, `KEY=VALUE` or `KEY`.
+fn set(export: &mut ExportSettings, pair: &str) -> Result<(), String> {
+    let (key, value) = pair.split_once('=').unwrap_or((pair, "yes"));
+    let (key, value) = (key.trim(), value.trim());
+    let unless_none = |read: fn(&str, &str) -> Result<u64, String>| match value {
+        "none" => Ok(None),
+        _ => read(key, value).map(Some),
+    };
     let flag = || match value {
         "yes" | "true" | "on" | "1" => Ok(true),
         "no" | "false" | "off" | "0" => Ok(false),
@@ -38,16 +62,16 @@ fn set(export: &mut ExportSettings, key: &str, value: &str) -> Result<(), String
     };
     match key {
         "name" => value.clone_into(&mut export.name),
-        "weight" => export.weight = u32::try_from(number()?).unwrap_or(u32::MAX),
-        "offset" => export.offset = bytes()?,
-        "size" => export.size = Some(bytes()?),
-        "block_size" => export.block_size = Some(bytes()?),
+        "weight" => export.weight = u32::try_from(number(key, value)?).unwrap_or(u32::MAX),
+        "offset" => export.offset = bytes(key, value)?,
+        "size" => export.size = Some(bytes(key, value)?),
+        "block_size" => export.block_size = Some(bytes(key, value)?),
         "readonly" | "read-only" => export.readonly = flag()?,
         "writable" => export.readonly = !flag()?,
-        "limit_iops" | "iops" => export.limit_iops = Some(number()?),
-        "limit_bytes" | "bps" => export.limit_bytes = Some(bytes()?),
-        "reservation" | "reservation_iops" => export.reservation_iops = Some(number()?),
-        "ublk" => export.ublk = Some(u32::try_from(number()?).unwrap_or(u32::MAX)),
+        "limit_iops" | "iops" => export.limit_iops = unless_none(number)?,
+        "limit_bytes" | "bps" => export.limit_bytes = unless_none(bytes)?,
+        "reservation" | "reservation_iops" => export.reservation_iops = unless_none(number)?,
+        "ublk" => export.ublk = Some(u32::try_from(number(key, value)?).unwrap_or(u32::MAX)),
         "shared" => export.shared = flag()?,
         "description" => value.clone_into(&mut export.description),
         other => return Err(format!("unknown key `{other}`; expected one of {KEYS}")),

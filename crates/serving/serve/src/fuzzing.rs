@@ -1,4 +1,4 @@
-//! What a fuzzer feeds: everything that a server reads from people and programs, without a server.
+//! Entry points of fuzzers: everything that a server reads from people and programs, without a server.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub fn configuration(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::next_random;
+    use crate::bench::next_random;
 
     const LINES: [&str; 8] = [
         r#"{"command": "list"}"#,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dumbwaiter_path::Waker;
 
 use crate::Error;
+use crate::order::Order;
 use crate::question::{Answer, DiskStats, Question};
 use crate::shard::{Common, Message};
 
@@ -31,7 +32,7 @@ impl ShardHandle {
     pub(crate) fn ask(&self, question: Question) -> Result<Answer, Error> {
         let (sender, answer) = channel();
         self.send(Message::Ask(question, sender))?;
-        answer.recv_timeout(ANSWER_PATIENCE).map_err(|_| Error::Gone)
+        answer.recv_timeout(ANSWER_PATIENCE).map_err(|_| Error::Gone)?
     }
 }
 
@@ -45,9 +46,8 @@ pub struct Inspector {
 impl Inspector {
     /// Counts of all disks.
     pub fn stats(&self) -> Result<Vec<DiskStats>, Error> {
-        let ask = |shard: &ShardHandle| match shard.ask(Question::Stats)? {
+        let ask = |shard: &ShardHandle| match shard.ask(Question::Order(Order::Stats {}))? {
             Answer::Stats(stats) => Ok(*stats),
-            Answer::Refused(error) => Err(error),
             _ => Err(Error::Gone),
         };
         self.shards.iter().map(ask).collect()
@@ -78,10 +78,9 @@ impl Inspector {
         self.common.log.left_out()
     }
 
-    /// Asks the disk that serves an export.
-    pub(crate) fn ask_export(&self, export: &str, question: Question) -> Result<Answer, Error> {
-        let shard = self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;
-        self.ask_shard(shard, question)
+    /// The disk that serves an export.
+    pub(crate) fn disk_of(&self, export: &str) -> Result<usize, Error> {
+        self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))
     }
 
     /// Asks a disk by its number.

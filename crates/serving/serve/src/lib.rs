@@ -12,14 +12,17 @@
 #![deny(unsafe_code)]
 
 mod answers;
+#[doc(hidden)]
+pub mod bench;
 mod buffers;
+mod byte_size;
 mod client;
 mod config_file;
 mod control;
 mod demo;
-mod depth_search;
 mod device_depth;
 mod error;
+mod event;
 mod export_text;
 mod from_file;
 #[doc(hidden)]
@@ -27,18 +30,16 @@ pub mod fuzzing;
 mod histogram;
 mod http;
 mod inspector;
-mod load;
 mod log;
 mod memory_store;
 mod metrics;
 mod nbd;
-mod nbd_client;
 mod open_files;
 mod open_target;
 mod operation;
+mod order;
 mod question;
 mod reload;
-mod reservation;
 mod scheduler;
 mod server;
 mod settings;
@@ -56,11 +57,9 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "tls_absent.rs"]
 mod tls;
-mod token_bucket;
 mod top;
 mod ublk;
 mod unix_socket;
-mod vhost_load;
 mod vhost_user;
 mod virtual_devices;
 #[cfg(test)]
@@ -68,18 +67,15 @@ mod virtual_time_tests;
 mod volume;
 mod zeroes;
 
-pub use control::{Order, send_order};
+pub use control::send_order;
 pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
 pub use error::Error;
-pub use histogram::LatencyHistogram;
 pub use inspector::Inspector;
-pub use load::{Address, LoadReport, NbdLoad};
 pub use metrics::openmetrics;
-pub use nbd_client::{Answered, NbdClient};
 pub use open_files::raise_open_files_limit;
 pub use open_target::null_bytes;
+pub use order::Order;
 pub use question::{DiskStats, Explanation, ExportStats, HistogramStats};
 pub use server::Server;
 pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
 pub use top::{Activity, DiskView, TenantView, Top, TopView};
-pub use vhost_load::VhostLoad;

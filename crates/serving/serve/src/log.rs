@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 const MAX_SUBJECTS: usize = 1024;
 const OTHERS: &str = "other clients";
 
-/// What was said of a subject in its period.
+/// The lines about a subject in its period.
 struct Spoken {
     since: Instant,
     lines: u32,

@@ -11,10 +11,10 @@ use dumbwaiter_text::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
-use crate::depth_search;
 use crate::memory_store::MemoryStore;
 use crate::settings::{Cache, DEVICE_DEPTH, DeviceDepth, TargetSettings, is_null};
 use crate::virtual_devices::{EmulatedDevice, NullDevice};
+use dumbwaiter_controllers::depth_search;
 
 /// Requests that a scheduler may hold: more than clients may have under way.
 const NR_REQUESTS: u32 = 1 << 16;
@@ -142,7 +142,6 @@ fn emulate(name: &str, model: &str, store: MemoryStore) -> Result<OpenTarget, Er
         max_request_bytes: own.max_sectors.saturating_mul(SECTOR_BYTES as u32).min(MAX_REQUEST_BYTES),
         depth: Some(own.depth),
         kernel_scheduler: String::new(),
-        model: model.name().to_owned(),
         direct: true,
     };
     Ok(OpenTarget {
@@ -181,7 +180,6 @@ fn null(text: &str) -> Result<OpenTarget, Error> {
         max_request_bytes: MAX_REQUEST_BYTES,
         depth: None,
         kernel_scheduler: String::new(),
-        model: "null".to_owned(),
         direct: true,
     };
     Ok(OpenTarget {

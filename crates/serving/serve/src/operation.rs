@@ -1,4 +1,4 @@
-//! What a client of any protocol may ask a disk for.
+//! Commands to a disk, from clients of any protocol.
 
 use dumbwaiter_block::{Nanos, Op};
 
@@ -78,7 +78,7 @@ pub(crate) enum Stage {
 pub(crate) struct Operation {
     pub(crate) command: Command,
     pub(crate) stage: Stage,
-    /// Its tenant's place in the volume.
+    /// Its tenant's number in the volume.
     pub(crate) tenant: u32,
     pub(crate) task: dumbwaiter_block::TaskId,
     /// The protocol's own number.

@@ -1,67 +1,26 @@
-//! What can be asked of a running disk, and how it answers: control socket, metrics and the live page use the same.
+//! Questions to a running disk and its answers: control socket, metrics and the live page use the same.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::settings::{DeviceDepth, ExportSettings, TargetSettings};
+use crate::order::Order;
+use crate::settings::TargetSettings;
 use crate::ublk::Description;
 
-/// A question or an order to the disk that serves an export.
+/// A question to a disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     /// Is the thread alive?
     Ping,
-    Stats,
-    /// Why the scheduler and the depth are what they are.
-    Explain,
+    /// An order of the control socket.
+    Order(Order),
     /// Can the exports be those of these settings?
     CheckReload(Box<TargetSettings>),
     /// Make them so.
     Reload(Box<TargetSettings>),
     /// Which block devices of this machine its exports have.
     Devices,
-    Weight {
-        export: String,
-        weight: u32,
-    },
-    Limit {
-        export: String,
-        iops: Option<u64>,
-        bytes: Option<u64>,
-    },
-    Reservation {
-        export: String,
-        iops: Option<u64>,
-    },
-    /// Exchange the scheduler of the disk.
-    Scheduler {
-        scheduler: String,
-    },
-    /// Change a setting of the scheduler.
-    Setting {
-        name: String,
-        value: i128,
-    },
-    DeviceDepth {
-        depth: DeviceDepth,
-    },
-    Add {
-        export: Box<ExportSettings>,
-    },
-    /// Withdraw an export; `hard` disconnects its clients, else it goes with the last of them.
-    Remove {
-        export: String,
-        hard: bool,
-    },
-    Resize {
-        export: String,
-        size: u64,
-    },
-    Histogram {
-        export: String,
-    },
 }
 
 /// An answer of a disk.
@@ -73,23 +32,12 @@ pub(crate) enum Answer {
     Settings(Box<TargetSettings>),
     Histogram(HistogramStats),
     Devices(Vec<Description>),
-    Refused(Error),
-}
-
-impl Answer {
-    /// Why there is no other answer.
-    pub(crate) fn into_error(self) -> Error {
-        match self {
-            Answer::Refused(error) => error,
-            _ => Error::Gone,
-        }
-    }
 }
 
 /// Counts of a disk and its tenants, since the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskStats {
-    /// What is served.
+    /// The served file, device or model.
     pub target: String,
     /// Bytes of it.
     pub bytes: u64,
@@ -222,7 +170,7 @@ pub struct Explanation {
     pub ordered: u64,
     /// The answer in words.
     pub why: String,
-    /// What the scheduler knows and expects, in its own words; empty if it decides nothing of the kind.
+    /// The scheduler's knowledge and expectations, in its own words; empty if it decides nothing of the kind.
     pub state: String,
     /// The scheduler's own counters.
     pub counters: BTreeMap<String, u64>,

@@ -16,14 +16,14 @@ impl Inspector {
         self.check_reload(settings)?;
         let mut before = Vec::new();
         for (number, target) in settings.targets.iter().enumerate() {
-            match self.ask_shard(number, Question::Reload(Box::new(target.clone())))? {
-                Answer::Settings(settings) => before.push(settings),
+            match self.ask_shard(number, Question::Reload(Box::new(target.clone()))) {
+                Ok(Answer::Settings(settings)) => before.push(settings),
                 refused => {
                     for (number, settings) in before.into_iter().enumerate() {
                         // It had these settings a moment ago.
                         let _ = self.ask_shard(number, Question::Reload(settings));
                     }
-                    return Err(refused.into_error());
+                    return Err(refused.err().unwrap_or(Error::Gone));
                 }
             }
         }
@@ -42,10 +42,7 @@ impl Inspector {
                     return Err(Error::Export { export: export.name.clone(), what });
                 }
             }
-            match self.ask_shard(number, Question::CheckReload(Box::new(target.clone())))? {
-                Answer::Done => {}
-                refused => return Err(refused.into_error()),
-            }
+            self.ask_shard(number, Question::CheckReload(Box::new(target.clone())))?;
         }
         Ok(())
     }
@@ -179,9 +176,30 @@ impl Shard {
         Ok(())
     }
 
+    /// Changes settings of an export, or refuses all of them.
+    pub(crate) fn set(&mut self, export: &str, settings: &[String]) -> Result<(), Error> {
+        let index = self.volume.find(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;
+        let Some(own) = self.volume.tenant(index) else { return Err(Error::Gone) };
+        if settings.is_empty() {
+            return Err(Error::Export {
+                export: export.to_owned(),
+                what: "expected KEY=VALUE, such as weight=400".into(),
+            });
+        }
+        let new = own.settings.clone().with(settings)?;
+        let facts = self.volume.disk.target().facts();
+        let (offset, size) = place(&new, facts.bytes, facts.logical_block)?;
+        self.check_export(&new, offset, size)?;
+        self.change_export(index, &new, size)
+    }
+
+    /// Changes an export that was checked. Only its size may be refused, by others' slices, and is changed first.
     fn change_export(&mut self, index: u32, new: &ExportSettings, size: u64) -> Result<(), Error> {
         let Some(old) = self.volume.tenant(index) else { return Err(Error::Gone) };
         let (settings, old_size) = (old.settings.clone(), old.size);
+        if old_size != size {
+            self.resize(&new.name, size)?;
+        }
         if settings.weight != new.weight {
             self.volume.set_weight(index, new.weight)?;
         }
@@ -190,9 +208,7 @@ impl Shard {
             settings.reservation_iops = new.reservation_iops;
             (settings.shared, settings.description) = (new.shared, new.description.clone());
         })?;
-        if old_size != size {
-            self.resize(&new.name, size)?;
-        } else if settings.description != new.description {
+        if settings.description != new.description {
             self.publish(index)?;
         }
         Ok(())

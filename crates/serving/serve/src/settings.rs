@@ -1,11 +1,13 @@
-//! What a server is to serve: targets, exports and addresses, as plain data, checked as a whole.
+//! Settings of a server: targets, exports and addresses, as plain data, checked as a whole.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use dumbwaiter_controllers::TenantLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::byte_size::{bytes, bytes_if};
 pub use crate::device_depth::DeviceDepth;
 
 /// Requests in the device, unless something else is said.
@@ -60,13 +62,13 @@ pub struct ExportSettings {
     #[serde(default = "default_weight")]
     pub weight: u32,
     /// First byte on the target.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bytes")]
     pub offset: u64,
     /// Bytes; to the end of the target if `None`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bytes_if")]
     pub size: Option<u64>,
     /// Bytes of a block, of which clients read and write whole ones; the target's if `None`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bytes_if")]
     pub block_size: Option<u64>,
     /// Refuse writes.
     #[serde(default)]
@@ -75,7 +77,7 @@ pub struct ExportSettings {
     #[serde(default)]
     pub limit_iops: Option<u64>,
     /// Most bytes per second.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bytes_if")]
     pub limit_bytes: Option<u64>,
     /// I/Os per second that it gets whatever others do.
     #[serde(default)]
@@ -109,6 +111,12 @@ impl ExportSettings {
             ublk: None,
             shared: false,
         }
+    }
+
+    /// Its limits and its reservation.
+    pub(crate) fn limits(&self) -> TenantLimits {
+        let ExportSettings { limit_iops, limit_bytes, reservation_iops, .. } = *self;
+        TenantLimits { limit_iops, limit_bytes, reservation_iops }
     }
 
     /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.
@@ -159,18 +167,27 @@ impl ExportSettings {
 }
 
 /// A target and its exports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TargetSettings {
     /// A file, a device, `null`, `null:SIZE` or `emulate:MODEL`.
     pub target: String,
     /// Its scheduler, as the registry reads it.
+    #[serde(default = "default_scheduler")]
     pub scheduler: String,
     /// Requests that the device may hold.
+    #[serde(default)]
     pub device_depth: DeviceDepth,
     /// Page cache or not.
+    #[serde(default)]
     pub cache: Cache,
     /// Its exports.
+    #[serde(default, rename = "export")]
     pub exports: Vec<ExportSettings>,
+}
+
+fn default_scheduler() -> String {
+    "headway".to_owned()
 }
 
 impl TargetSettings {
@@ -178,7 +195,7 @@ impl TargetSettings {
     pub fn new(target: &str) -> TargetSettings {
         TargetSettings {
             target: target.to_owned(),
-            scheduler: "headway".to_owned(),
+            scheduler: default_scheduler(),
             device_depth: DeviceDepth::Default,
             cache: Cache::None,
             exports: Vec::new(),
@@ -224,7 +241,7 @@ impl TlsSettings {
 /// Everything that a server is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeSettings {
-    /// What is served.
+    /// The targets.
     pub targets: Vec<TargetSettings>,
     /// Folder of the NBD socket, `nbd.sock`.
     pub unix: Option<PathBuf>,

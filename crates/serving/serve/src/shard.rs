@@ -13,7 +13,8 @@ use rustix::fd::OwnedFd;
 
 use crate::Error;
 use crate::buffers::LARGEST;
-use crate::client::{Client, Surroundings};
+use crate::client::{Client, ServeContext};
+use crate::event::{ClientEvent, VolumeEvent};
 use crate::log::Log;
 use crate::nbd::connection::Connection;
 use crate::nbd::directory::{Directory, Entry};
@@ -26,27 +27,25 @@ use crate::spinner::Spinner;
 use crate::tls::Tls;
 use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
-use crate::volume::{Happened, Volume};
+use crate::volume::Volume;
 
 /// How often time-outs are looked at and shares are counted.
 const TICK: Nanos = Nanos::from_secs(1);
-/// Looks at quiet clients between two turns of the disk.
+/// Looks at clients without notifications between two turns of the disk.
 const MAX_LOOKS: u32 = 4;
-/// With more quiet clients than this a look at all of them takes longer than a sleep saves.
+/// With more clients without notifications than this a look at all of them takes longer than a sleep saves.
 const MAX_SPUN: usize = 8;
 /// Requests that one system call submits on a target behind the page cache, for virtual machines: 8 % more IOPS at depth 32 than with no bound.
 const CACHED_BATCH: u32 = 16;
 /// How often clients are looked at whose requests nothing announces.
 const POLL_INTERVAL: Nanos = Nanos::from_us(100);
-/// A client that keeps the rest of a payload back for longer is dropped.
-const STALL: Nanos = Nanos::from_secs(30);
 
-/// What other threads ask of a disk's thread.
+/// A message to a disk's thread.
 pub(crate) enum Message {
     /// A client has agreed on an export.
     Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
     /// A question of the control socket or the metrics.
-    Ask(Question, Sender<Answer>),
+    Ask(Question, Sender<Result<Answer, Error>>),
     /// A block device of this machine to be served.
     Attach(Box<Attachment>),
     /// Finish what is under way and end.
@@ -55,7 +54,7 @@ pub(crate) enum Message {
     Abandon,
 }
 
-/// What all threads of a server share.
+/// State that all threads of a server share.
 pub(crate) struct Common {
     pub(crate) directory: Directory,
     /// Connections in transmission or negotiation.
@@ -79,19 +78,19 @@ pub(crate) struct Shard {
     /// Connections to be looked at in this turn.
     touched: Vec<u32>,
     is_touched: Vec<bool>,
-    starved: Vec<u32>,
+    awaits_memory: Vec<u32>,
     /// Clients that announce nothing until they are asked to.
-    quiet: Vec<u32>,
+    notifications_off: Vec<u32>,
     spinner: Spinner,
     /// The sleep that comes tells how long to look the next time.
-    quiet_before_sleep: bool,
-    /// Requests that share it, where quiet clients have made them.
+    idle_before_sleep: bool,
+    /// Requests that share it, where clients without notifications have made them.
     share_sleep: u64,
     /// Requests submitted before it.
     submitted: u64,
     /// Clients that are looked at in each turn.
     polled: Vec<u32>,
-    /// Sockets for virtual machines, by the tenant's place.
+    /// Sockets for virtual machines, by the tenant's number.
     pub(crate) sockets: Vec<Option<DeviceSocket>>,
     status: Option<StatusThread>,
     messages: Receiver<Message>,
@@ -161,10 +160,10 @@ impl Shard {
             free: Vec::new(),
             touched: Vec::new(),
             is_touched: Vec::new(),
-            starved: Vec::new(),
-            quiet: Vec::new(),
+            awaits_memory: Vec::new(),
+            notifications_off: Vec::new(),
             spinner: if manual_clock { Spinner::never() } else { Spinner::default() },
-            quiet_before_sleep: false,
+            idle_before_sleep: false,
             share_sleep: 0,
             submitted: 0,
             polled: Vec::new(),
@@ -179,18 +178,18 @@ impl Shard {
             shut_down_by: None,
             started: Instant::now(),
         };
-        let places: Vec<u32> = shard.volume.tenants().map(|(place, _)| place).collect();
-        for place in places {
-            shard.publish(place)?;
+        let tenants: Vec<u32> = shard.volume.tenants().map(|(tenant, _)| tenant).collect();
+        for tenant in tenants {
+            shard.publish(tenant)?;
         }
         Ok((shard, waker))
     }
 
     /// Offers a tenant to clients, as it is now.
-    pub(crate) fn publish(&mut self, place: u32) -> Result<(), Error> {
-        let Some(tenant) = self.volume.tenant(place) else { return Ok(()) };
+    pub(crate) fn publish(&mut self, tenant: u32) -> Result<(), Error> {
+        let Some(own) = self.volume.tenant(tenant) else { return Ok(()) };
         let facts = self.volume.disk.target().facts();
-        let settings = &tenant.settings;
+        let settings = &own.settings;
         let mut flags =
             transmission::HAS_FLAGS | transmission::SEND_FLUSH | transmission::SEND_FUA | transmission::CAN_MULTI_CONN;
         if settings.readonly {
@@ -208,34 +207,34 @@ impl Shard {
         let description = Description {
             name: settings.name.clone(),
             text: settings.description.clone(),
-            size: tenant.size,
+            size: own.size,
             flags,
             block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
         };
-        self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant: place });
-        self.open_socket(place)
+        self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant });
+        self.open_socket(tenant)
     }
 
     /// Withdraws an export from clients that have yet to come.
-    pub(crate) fn withdraw(&mut self, place: u32) -> Result<(), Error> {
-        if let Some(tenant) = self.volume.tenant(place) {
-            self.common.directory.remove(&tenant.settings.name);
+    pub(crate) fn withdraw(&mut self, tenant: u32) -> Result<(), Error> {
+        if let Some(own) = self.volume.tenant(tenant) {
+            self.common.directory.remove(&own.settings.name);
         }
-        self.close_socket(place)
+        self.close_socket(tenant)
     }
 
     /// A line about a tenant.
-    pub(crate) fn log_about(&self, place: u32, line: &str) {
-        let name = self.volume.tenant(place).map(|own| own.settings.name.as_str()).unwrap_or_default();
+    pub(crate) fn log_about(&self, tenant: u32, line: &str) {
+        let name = self.volume.tenant(tenant).map(|own| own.settings.name.as_str()).unwrap_or_default();
         let subject = format!("export `{name}`");
         self.common.log.about(&subject, &format!("{subject}: {line}"));
     }
 
     /// Serves until it is shut down. `true` if all that was acknowledged is safe.
     pub(crate) fn run(&mut self) -> Result<bool, Error> {
-        let mut happened = Vec::new();
+        let mut events = Vec::new();
         while !self.is_over() {
-            self.turn(Nanos::MAX, &mut happened)?;
+            self.turn(Nanos::MAX, &mut events)?;
         }
         let is_file = self.status.is_some() || self.volume.disk.target().facts().kind == Kind::Device;
         let writable = self.volume.disk.target().options().allow_writes;
@@ -244,17 +243,16 @@ impl Shard {
         Ok(synced && !self.volume.flush_failed)
     }
 
-    /// One turn: waits until something happens, at most until `until`, and serves the clients that it concerns. `happened` is empty before
-    /// and after.
-    pub(crate) fn turn(&mut self, until: Nanos, happened: &mut Vec<Happened>) -> Result<(), Error> {
+    /// One turn: waits for an event, at most until `until`, and serves the clients that it concerns. `events` is empty before and after.
+    pub(crate) fn turn(&mut self, until: Nanos, events: &mut Vec<VolumeEvent>) -> Result<(), Error> {
         let deadline = if self.take_news()? { self.volume.disk.now() } else { self.next_look().min(until) };
-        let asleep = std::mem::take(&mut self.quiet_before_sleep).then(Instant::now);
-        self.volume.turn(Some(deadline), happened)?;
+        let asleep = std::mem::take(&mut self.idle_before_sleep).then(Instant::now);
+        self.volume.turn(Some(deadline), events)?;
         if let Some(since) = asleep {
             self.spinner.slept(since.elapsed(), self.share_sleep);
         }
-        for one in happened.drain(..) {
-            self.take(one)?;
+        for event in events.drain(..) {
+            self.handle(event)?;
         }
         self.serve_touched()?;
         if self.volume.disk.now() >= self.next_tick {
@@ -267,54 +265,36 @@ impl Shard {
         self.shut_down_by.is_some() && self.clients.iter().all(Option::is_none)
     }
 
-    fn take(&mut self, one: Happened) -> Result<(), Error> {
-        match one {
-            Happened::Done(done) => {
-                let index = (done.token >> 32) as u32;
-                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
-                    client.completed(done.token, done.result, done.data, &mut self.volume);
-                }
-                self.touch(index);
-            }
-            Happened::Received { tag, buffer, result } => {
-                let index = tag as u32;
-                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
-                    client.received(buffer, result, &mut self.volume);
-                }
-                self.touch(index);
-            }
-            Happened::Commanded { tag, result } => {
-                let index = (tag >> 32) as u32;
-                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
-                    client.commanded(index, tag as u32, result, &mut self.volume)?;
-                    self.touch(index);
-                }
-            }
-            Happened::Ready { owner, .. } if owner & SOCKET_OWNER != 0 => self.accept(owner & !SOCKET_OWNER)?,
-            Happened::Ready { watch, owner } => {
-                if let Some(client) = self.clients.get_mut(owner as usize).and_then(Option::as_mut) {
-                    client.ready(watch, &mut self.volume)?;
-                    self.touch(owner);
-                }
-            }
-            Happened::Woken => {
+    fn handle(&mut self, event: VolumeEvent) -> Result<(), Error> {
+        match event {
+            VolumeEvent::Of { owner, .. } if owner & SOCKET_OWNER != 0 => self.accept(owner & !SOCKET_OWNER),
+            VolumeEvent::Of { owner, event } => self.notify_client(owner, event),
+            VolumeEvent::Woken => {
                 while let Ok(message) = self.messages.try_recv() {
                     self.receive_message(message)?;
                 }
                 while let Some(answer) = self.status.as_ref().and_then(|status| status.answers.try_recv().ok()) {
                     let StatusAnswer { token, extents } = answer;
-                    let index = (token >> 32) as u32;
-                    if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
-                        client.extents_found(token, &extents, &mut self.volume);
-                    }
-                    self.touch(index);
+                    self.notify_client(
+                        (token >> 32) as u32,
+                        ClientEvent::ExtentsFound { token: token as u32, extents },
+                    )?;
                 }
+                Ok(())
             }
+        }
+    }
+
+    /// Gives a client an event and looks after it in this turn; it may be gone.
+    pub(crate) fn notify_client(&mut self, index: u32, event: ClientEvent) -> Result<(), Error> {
+        if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
+            client.handle(event, &mut self.volume)?;
+            self.touch(index);
         }
         Ok(())
     }
 
-    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if there is more to do.
+    /// Takes what clients without notifications have, a few times over, until they announce the rest. `true` if there is more to do.
     fn take_news(&mut self) -> Result<bool, Error> {
         for _ in 0..MAX_LOOKS {
             if !self.has_news()? {
@@ -331,26 +311,26 @@ impl Shard {
     /// their requests before this thread sleeps. `true` if there was something.
     fn has_news(&mut self) -> Result<bool, Error> {
         let idle = self.volume.is_idle() && self.touched.is_empty();
-        let Shard { quiet, clients, spinner, volume, .. } = self;
+        let Shard { notifications_off, clients, spinner, volume, .. } = self;
         if idle && spinner.is_on() {
             volume.disk.hand_over()?;
         }
         let offered = |index: &u32| clients[*index as usize].as_ref().map_or(0, |client| client.offered());
         let disk = &mut volume.disk;
-        let news = || quiet.iter().map(offered).sum::<u32>() + u32::from(disk.has_news());
-        if idle && quiet.len() <= MAX_SPUN && spinner.look(news) {
-            for at in 0..self.quiet.len() {
-                self.touch(self.quiet[at]);
+        let news = || notifications_off.iter().map(offered).sum::<u32>() + u32::from(disk.has_news());
+        if idle && notifications_off.len() <= MAX_SPUN && spinner.look(news) {
+            for at in 0..self.notifications_off.len() {
+                self.touch(self.notifications_off[at]);
             }
             self.serve_touched()?;
             return Ok(true);
         }
-        self.quiet_before_sleep = idle;
+        self.idle_before_sleep = idle;
         let submitted = self.volume.disk.layer().ledger().submitted;
         let since_last = submitted - std::mem::replace(&mut self.submitted, submitted);
-        self.share_sleep = if self.quiet.is_empty() { 0 } else { since_last };
-        for index in std::mem::take(&mut self.quiet) {
-            if self.clients[index as usize].as_mut().is_some_and(|client| client.arm()) {
+        self.share_sleep = if self.notifications_off.is_empty() { 0 } else { since_last };
+        for index in std::mem::take(&mut self.notifications_off) {
+            if self.clients[index as usize].as_mut().is_some_and(|client| client.turn_notifications_on()) {
                 self.touch(index);
             }
         }
@@ -384,22 +364,15 @@ impl Shard {
         match message {
             Message::Connection { socket, peer, tenant, agreement } => self.connect(socket, peer, tenant, &agreement),
             Message::Ask(question, answer) => {
-                let reply = self.answer(question)?;
                 // Who asked may be gone.
-                let _ = answer.send(reply);
+                let _ = answer.send(self.answer(question));
                 Ok(())
             }
             Message::Attach(attachment) => self.attach(*attachment),
             Message::ShutDown { grace } => {
                 self.shut_down_by = Some(self.volume.disk.now() + Nanos(grace.as_nanos() as u64));
                 self.close_sockets()?;
-                for index in 0..self.clients.len() as u32 {
-                    if let Some(client) = &mut self.clients[index as usize] {
-                        client.finish(&mut self.volume);
-                        self.touch(index);
-                    }
-                }
-                Ok(())
+                (0..self.clients.len() as u32).try_for_each(|index| self.notify_client(index, ClientEvent::Finish))
             }
             Message::Abandon => {
                 self.shut_down_by = Some(self.volume.disk.now());
@@ -436,8 +409,8 @@ impl Shard {
     }
 
     /// A client comes; answers with its number.
-    pub(crate) fn admit(&mut self, client: Box<dyn Client>) -> u32 {
-        if let Some(own) = self.volume.tenant_mut(client.tenant()) {
+    pub(crate) fn admit(&mut self, mut client: Box<dyn Client>) -> u32 {
+        if let Some(own) = self.volume.tenant_mut(client.info().tenant) {
             own.connections += 1;
             own.counts.connects += 1;
         }
@@ -446,6 +419,7 @@ impl Shard {
             self.is_touched.push(false);
             self.clients.len() as u32 - 1
         });
+        client.info_mut().index = index;
         self.clients[index as usize] = Some(client);
         self.touch(index);
         index
@@ -453,8 +427,8 @@ impl Shard {
 
     /// Looks after connections for which something happened: requests in, replies out, the next receive.
     fn serve_touched(&mut self) -> Result<(), Error> {
-        if !self.touched.is_empty() && !self.starved.is_empty() {
-            for index in std::mem::take(&mut self.starved) {
+        if !self.touched.is_empty() && !self.awaits_memory.is_empty() {
+            for index in std::mem::take(&mut self.awaits_memory) {
                 self.touch(index);
             }
         }
@@ -472,83 +446,79 @@ impl Shard {
 
     fn serve(&mut self, index: u32) -> Result<(), Error> {
         let Some(client) = self.clients[index as usize].as_mut() else { return Ok(()) };
-        let mut with = Surroundings {
+        let mut context = ServeContext {
             volume: &mut self.volume,
             status: &self.status,
             most: self.common.settings.connection_requests,
             draining: self.shut_down_by.is_some(),
         };
-        let again = client.serve(index, &mut with)?;
-        if client.is_starved() {
-            self.starved.push(index);
+        let state = client.serve(&mut context)?;
+        if state.awaits_memory {
+            self.awaits_memory.push(index);
         }
-        let (polled, client_is_quiet) = (client.is_polled(), client.is_quiet());
-        if client.is_over()
+        if state.is_over
             && let Some(client) = self.clients[index as usize].take()
         {
             self.polled.retain(|other| *other != index);
-            self.quiet.retain(|other| *other != index);
+            self.notifications_off.retain(|other| *other != index);
             self.disconnect(client)?;
             self.free.push(index);
             return Ok(());
         }
-        if polled != self.polled.contains(&index) {
+        if state.polled != self.polled.contains(&index) {
             self.polled.retain(|other| *other != index);
-            self.polled.extend(polled.then_some(index));
+            self.polled.extend(state.polled.then_some(index));
         }
-        if client_is_quiet && !self.quiet.contains(&index) {
-            self.quiet.push(index);
+        if state.notifications_off && !self.notifications_off.contains(&index) {
+            self.notifications_off.push(index);
         }
-        if again {
+        if state.again {
             self.touch(index);
         }
         Ok(())
     }
 
     fn disconnect(&mut self, mut client: Box<dyn Client>) -> Result<(), Error> {
-        let place = client.tenant();
+        let (tenant, violation) = (client.info().tenant, client.info().violation);
         self.log_notes(&mut *client);
-        if let Some(why) = client.violation() {
-            let line = format!("disconnected {}, which broke the protocol: {why}", client.peer());
-            self.log_about(place, &line);
+        if let Some(why) = violation {
+            let line = format!("disconnected {}, which broke the protocol: {why}", client.info().peer);
+            self.log_about(tenant, &line);
         }
-        let violated = client.violation().is_some();
         client.close(&mut self.volume)?;
         self.common.connections.fetch_sub(1, Ordering::Relaxed);
-        let Some(own) = self.volume.tenant_mut(place) else { return Ok(()) };
+        let Some(own) = self.volume.tenant_mut(tenant) else { return Ok(()) };
         own.connections -= 1;
-        own.counts.violations += u64::from(violated);
+        own.counts.violations += u64::from(violation.is_some());
         if own.leaving && own.connections == 0 {
-            self.volume.remove_tenant(place);
+            self.volume.remove_tenant(tenant);
             return Ok(());
         }
-        self.accept(place)
+        self.accept(tenant)
     }
 
     fn log_notes(&self, client: &mut dyn Client) {
-        for note in client.take_notes() {
-            self.log_about(client.tenant(), &format!("{}: {note}", client.peer()));
+        for note in std::mem::take(&mut client.info_mut().notes) {
+            self.log_about(client.info().tenant, &format!("{}: {note}", client.info().peer));
         }
     }
 
     /// Drops the clients of a tenant.
-    pub(crate) fn disconnect_tenant(&mut self, place: u32) {
-        self.drop_where(|client| client.tenant() == place);
+    pub(crate) fn disconnect_tenant(&mut self, tenant: u32) -> Result<(), Error> {
+        self.drop_where(|client| client.info().tenant == tenant)
     }
 
-    fn drop_where(&mut self, which: impl Fn(&dyn Client) -> bool) {
+    fn drop_where(&mut self, which: impl Fn(&dyn Client) -> bool) -> Result<(), Error> {
         for index in 0..self.clients.len() as u32 {
-            if let Some(client) = &mut self.clients[index as usize]
-                && which(&**client)
-            {
-                client.drop_client(None, &mut self.volume);
-                self.touch(index);
+            if self.clients[index as usize].as_ref().is_some_and(|client| which(&**client)) {
+                self.notify_client(index, ClientEvent::Drop(None))?;
             }
         }
+        Ok(())
     }
 
     fn drop_all(&mut self) -> Result<(), Error> {
-        self.drop_where(|_| true);
+        self.drop_where(|_| true)?;
         self.serve_touched()
     }
 
@@ -565,11 +535,11 @@ impl Shard {
         for index in 0..self.clients.len() as u32 {
             let Some(mut client) = self.clients[index as usize].take() else { continue };
             self.log_notes(&mut *client);
-            if let Some(complaint) = client.complaint(self.volume.disk.now(), STALL) {
-                client.drop_client(Some(complaint), &mut self.volume);
-                self.touch(index);
-            }
+            let complaint = client.complaint(self.volume.disk.now());
             self.clients[index as usize] = Some(client);
+            if complaint.is_some() {
+                self.notify_client(index, ClientEvent::Drop(complaint))?;
+            }
         }
         match self.shut_down_by {
             Some(by) if self.volume.disk.now() >= by => self.drop_all(),

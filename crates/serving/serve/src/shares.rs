@@ -1,4 +1,4 @@
-//! What tenants got in the last seconds against what they are due.
+//! The shares of tenants in the last seconds, beside those that they are due.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::tenant::Tenant;
 /// Seconds over which shares are counted.
 const SECONDS: usize = 5;
 
-/// What a tenant had moved at some time.
+/// The bytes and I/Os of a tenant up to some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mark {
     bytes: u64,
@@ -19,7 +19,7 @@ struct Mark {
     active: bool,
 }
 
-/// What one tenant got in the window.
+/// One tenant's share in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     pub(crate) bytes_per_s: f64,
@@ -50,7 +50,7 @@ impl ShareWindow {
         self.marks.push_back((now, tenants.map(|(place, tenant)| (place, mark(tenant))).collect()));
     }
 
-    /// What each tenant got, and the proportionality variation over those that were active; NaN with fewer than two.
+    /// The share of each tenant, and the proportionality variation over those that were active; NaN with fewer than two.
     pub(crate) fn shares<'a>(&self, tenants: impl Iterator<Item = (u32, &'a Tenant)>) -> (BTreeMap<u32, Share>, f64) {
         let (Some((from, first)), Some((to, last))) = (self.marks.front(), self.marks.back()) else {
             return (BTreeMap::new(), f64::NAN);

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Error;
-use crate::control::{Order, send_order};
+use crate::control::send_order;
+use crate::order::Order;
 use crate::question::{DiskStats, ExportStats, HistogramStats};
 
 /// Version of the JSON.
@@ -19,7 +20,7 @@ const MOST_HISTOGRAMS: usize = 64;
 const FIXED_COLUMNS: usize = 67;
 const BAR_COLUMNS: usize = 12;
 
-/// What a tenant does at the moment.
+/// A tenant's activity at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activity {
@@ -58,14 +59,14 @@ pub struct TenantView {
     pub outstanding: u32,
     /// Connections.
     pub clients: u32,
-    /// What it does.
+    /// Its activity.
     pub activity: Activity,
 }
 
 /// A disk in a view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiskView {
-    /// What is served.
+    /// The served file, device or model.
     pub target: String,
     /// Its scheduler.
     pub scheduler: String,
@@ -100,7 +101,7 @@ pub struct TopView {
     pub disks: Vec<DiskView>,
 }
 
-/// What is remembered of a tenant from one view to the next.
+/// A tenant's counts at the last view.
 #[derive(Clone, Debug, Default)]
 struct Before {
     histogram: Vec<(f64, u64)>,

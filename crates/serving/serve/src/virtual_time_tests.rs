@@ -2,18 +2,16 @@
 //! controllers over a device model, with clients that keep a number of requests under way. Only sockets and the ring are left out.
 
 use dumbwaiter_block::{BlockLayer, Finished, Flags, Io, Ioprio, Nanos, Op, RequestId, SECTOR_BYTES, Task, TaskId};
+use dumbwaiter_controllers::{search_depth, set_tenant_limits};
 use dumbwaiter_measure::pv;
-use dumbwaiter_path::{Data, VirtualDevice, VirtualRequest};
+use dumbwaiter_path::{VirtualDevice, VirtualRequest};
 use dumbwaiter_schedulers::Choice;
 
-use crate::depth_search::{self, DepthSearch};
-use crate::load::next_random;
+use crate::bench::next_random;
 use crate::memory_store::MemoryStore;
 use crate::open_target;
-use crate::reservation::Reservations;
 use crate::settings::{DeviceDepth, ExportSettings, TargetSettings, place};
 use crate::tenant::Tenant;
-use crate::volume::RESERVATION_PERIOD;
 
 /// 8 requests of 1 ms at a time.
 const SLOW: &str = "emulate:null:0us?latency_ns=1000000&depth=8";
@@ -56,10 +54,6 @@ struct Lab {
     /// Client and start of each I/O under way, by its token.
     under_way: Vec<(usize, Nanos)>,
     free: Vec<usize>,
-    reservations: Reservations,
-    next_review: Nanos,
-    depth: Option<DepthSearch>,
-    next_look: Nanos,
     now: Nanos,
     finished: Vec<Finished>,
     done: Vec<(u32, Result<(), dumbwaiter_block::Errno>)>,
@@ -80,11 +74,11 @@ impl Lab {
             let (offset, size) = place(&export, open.target.facts().bytes, 512).unwrap();
             let weight = export.weight;
             let id = layer.add_tenant(Nanos::ZERO, dumbwaiter_block::Tenant { weight, parent: None }).unwrap();
+            set_tenant_limits(&mut layer, Nanos::ZERO, id, &export.limits());
             tenants.push(Tenant::new(export, id, offset, size));
         }
-        let search = (depth == DeviceDepth::Auto).then(|| DepthSearch::new(config.setup.device_depth));
-        if let Some(search) = &search {
-            layer.set_device_depth(Nanos::ZERO, search.depth());
+        if depth == DeviceDepth::Auto {
+            search_depth(&mut layer, Nanos::ZERO, config.setup.device_depth);
         }
         Lab {
             layer,
@@ -93,10 +87,6 @@ impl Lab {
             clients: Vec::new(),
             under_way: Vec::new(),
             free: Vec::new(),
-            reservations: Reservations::default(),
-            next_review: Nanos::ZERO,
-            depth: search,
-            next_look: Nanos::ZERO,
             now: Nanos::ZERO,
             finished: Vec::new(),
             done: Vec::new(),
@@ -136,40 +126,7 @@ impl Lab {
             ..Io::default()
         };
         tenant.outstanding += 1;
-        if let Some((io, _)) = tenant.admit(self.now, io, Data::Scratch) {
-            self.layer.submit(self.now, io, None);
-        }
-    }
-
-    fn control(&mut self) {
-        for tenant in &mut self.tenants {
-            while let Some((io, _)) = tenant.release(self.now) {
-                self.layer.submit(self.now, io, None);
-            }
-        }
-        let numbered = || self.tenants.iter().enumerate().map(|(index, tenant)| (index as u32, tenant));
-        if self.now >= self.next_review {
-            self.next_review = self.now + RESERVATION_PERIOD;
-            for (index, weight) in self.reservations.review(self.now, numbered()) {
-                let tenant = &mut self.tenants[index as usize];
-                if tenant.effective_weight != weight {
-                    tenant.effective_weight = weight;
-                    let member = dumbwaiter_block::Tenant { weight, parent: None };
-                    self.layer.change_tenant(self.now, tenant.id, member).unwrap();
-                }
-            }
-        }
-        if self.now >= self.next_look
-            && let Some(search) = &mut self.depth
-        {
-            self.next_look = self.now + depth_search::LOOK;
-            let numbered = self.tenants.iter().enumerate().map(|(index, tenant)| (index as u32, tenant));
-            search.look(self.now, &depth_search::Load::of(numbered));
-            let depth = search.depth();
-            if depth != self.layer.config().setup.device_depth {
-                self.layer.set_device_depth(self.now, depth);
-            }
-        }
+        self.layer.submit(self.now, io, None);
     }
 
     fn send(&mut self) {
@@ -189,12 +146,9 @@ impl Lab {
         let bytes = |lab: &Lab| lab.tenants.iter().map(|tenant| tenant.counts.bytes()).collect::<Vec<_>>();
         let before = bytes(self);
         while self.now < until {
-            self.control();
             self.send();
-            let held = self.tenants.iter().filter(|tenant| tenant.held_back() > 0).map(Tenant::opens_at);
-            let look = self.depth.is_some().then_some(self.next_look);
-            let events = [self.device.next_event(), self.layer.next_timer(), look, Some(self.next_review), Some(until)];
-            let next = held.chain(events.into_iter().flatten()).min().unwrap();
+            let events = [self.device.next_event(), self.layer.next_timer(), Some(until)];
+            let next = events.into_iter().flatten().min().unwrap();
             self.now = self.now.max(next);
             self.device.advance(self.now, &mut self.done);
             for (tag, result) in self.done.drain(..) {
@@ -231,7 +185,7 @@ impl Lab {
     }
 }
 
-/// What tenants of these exports and clients move in windows of 5 s after the first: PV of each window and bytes in all.
+/// The bytes that tenants of these exports and clients move in windows of 5 s after the first: PV of each window and bytes in all.
 fn windows(target: &str, scheduler: &str, depth: DeviceDepth, clients: &[Client]) -> (Vec<f64>, f64) {
     let mut lab = Lab::new(target, scheduler, depth, &WEIGHTS).with(clients);
     lab.run(Nanos::from_secs(5));
@@ -329,7 +283,7 @@ fn a_reserved_tenant_has_its_rate_whatever_others_do() {
             let weight_alone = 8000.0 * f64::from(weight) / f64::from(weight + 2 * others);
             let floor = f64::from(reserved).max(if neighbours.bytes == 4096 { weight_alone } else { 0.0 });
             assert!(rate >= 0.98 * floor, "{rate} IOPS of {reserved}, weight {weight} against {others}");
-            // What is not reserved is shared by weight, so it gets no more than it needs.
+            // The rest is shared by weight, so it gets no more than it needs.
             assert!(rate <= 1.02 * floor.max(weight_alone) || neighbours.bytes != 4096, "{rate} IOPS of {reserved}");
         }
     }

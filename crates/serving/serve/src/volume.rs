@@ -1,52 +1,22 @@
 //! A disk with its tenants: commands of any protocol in, results out. Limits, counts and the data's safety are kept here.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
-use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Task, TaskId};
+use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Scope, Task, TaskId, TenantId};
+use dumbwaiter_controllers::{depth_search, limits, search_depth, set_tenant_limits};
 use dumbwaiter_path::{Buffer, Data, Disk, Event, Interest, WatchId};
 
 use crate::Error;
 use crate::buffers::Buffers;
-use crate::depth_search::{self, DepthSearch};
+use crate::event::{ClientEvent, VolumeEvent};
 use crate::operation::{Command, Operation, Stage};
 use crate::settings::{ExportSettings, check_overlap, place};
 use crate::tenant::Tenant;
 use crate::zeroes::Zeroes;
 
-/// How often reservations are looked at.
-pub(crate) const RESERVATION_PERIOD: Nanos = Nanos::from_ms(50);
 /// The result of an I/O that a limit held back until its client was gone.
 const GIVEN_UP: Errno = Errno(libc::ESHUTDOWN);
-
-/// A command that is done.
-pub(crate) struct Done {
-    pub(crate) token: u64,
-    pub(crate) result: Result<(), Errno>,
-    /// What came with the command.
-    pub(crate) data: Data,
-}
-
-/// What a turn of a volume answers with.
-pub(crate) enum Happened {
-    Done(Done),
-    /// A receive, by its tag.
-    Received {
-        tag: u64,
-        buffer: Buffer,
-        result: Result<usize, Errno>,
-    },
-    /// A driver has answered a command, by its tag.
-    Commanded {
-        tag: u64,
-        result: i32,
-    },
-    /// A descriptor of an owner's is ready.
-    Ready {
-        watch: WatchId,
-        owner: u32,
-    },
-    Woken,
-}
 
 /// A disk with its tenants.
 pub(crate) struct Volume {
@@ -57,34 +27,25 @@ pub(crate) struct Volume {
     tenants: Vec<Option<Tenant>>,
     operations: Vec<Operation>,
     free: Vec<u32>,
-    /// What happened since the last turn ended.
-    happened: Vec<Happened>,
-    events: Vec<Event>,
+    /// Events since the last turn ended.
+    events: Vec<VolumeEvent>,
+    disk_events: Vec<Event>,
     /// Owners of watched descriptors, by the watch's index.
     watchers: Vec<u32>,
     /// Direct I/O takes memory that is aligned to so many bytes.
     pub(crate) memory_align: usize,
-    /// Tenants with I/Os that a limit holds back.
-    throttled: Vec<u32>,
     /// A flush failed: what was written before may be lost, and no later flush can say otherwise.
     pub(crate) flush_failed: bool,
     /// The device supports zeroing, unless it has refused it.
     zeroes: bool,
     trims: bool,
     pub(crate) last_failure: Option<String>,
-    next_review: Nanos,
-    reserved: crate::reservation::Reservations,
-    /// Finds the device depth, where that is automatic.
-    pub(crate) depth_search: Option<DepthSearch>,
     /// The device works by itself: it gets the next requests before clients get their replies, or it would be idle meanwhile.
     pub(crate) fills_device_first: bool,
     /// The target is read through the page cache, whose pages go to sockets.
     pub(crate) sends_from_file: bool,
     /// The tenant of the last request, and since when requests have been its own.
     pub(crate) alone: (u32, Nanos),
-    next_depth_look: Nanos,
-    /// Some tenant has a reservation, or had one.
-    any_reserved: bool,
 }
 
 impl Volume {
@@ -96,27 +57,21 @@ impl Volume {
             tenants: Vec::new(),
             operations: Vec::new(),
             free: Vec::new(),
-            happened: Vec::new(),
             events: Vec::new(),
+            disk_events: Vec::new(),
             watchers: Vec::new(),
             memory_align,
-            throttled: Vec::new(),
             flush_failed: false,
             zeroes: true,
             trims,
             last_failure: None,
-            next_review: Nanos::ZERO,
-            reserved: crate::reservation::Reservations::default(),
-            depth_search: None,
             fills_device_first: false,
             sends_from_file: false,
             alone: (u32::MAX, Nanos::ZERO),
-            next_depth_look: Nanos::ZERO,
-            any_reserved: false,
         }
     }
 
-    /// Adds a tenant; answers with its place.
+    /// Adds a tenant; answers with its number.
     pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
         settings.check()?;
         if self.tenants().any(|(_, tenant)| tenant.settings.name == settings.name) {
@@ -130,7 +85,7 @@ impl Volume {
         let weight = settings.weight;
         let id = self.disk.layer_mut().add_tenant(now, dumbwaiter_block::Tenant { weight, parent: None });
         let id = id.map_err(|e| Error::Export { export: settings.name.clone(), what: e.to_string() })?;
-        self.any_reserved |= settings.reservation_iops.is_some();
+        set_tenant_limits(self.disk.layer_mut(), now, id, &settings.limits());
         let tenant = Tenant::new(settings, id, offset, size);
         let free = self.tenants.iter().position(Option::is_none);
         let index = free.unwrap_or(self.tenants.len());
@@ -193,27 +148,17 @@ impl Volume {
         let changed = ExportSettings { weight, ..tenant.settings.clone() };
         changed.check()?;
         tenant.settings.weight = weight;
-        self.apply_weight(index, weight);
+        let (id, now) = (tenant.id, self.disk.now());
+        // It exists, and the weight is within the range.
+        let _ = self.disk.layer_mut().change_tenant(now, id, dumbwaiter_block::Tenant { weight, parent: None });
         Ok(())
     }
 
-    /// Looks again which tenants have reservations.
-    pub(crate) fn note_reservations(&mut self) {
-        let any = self.tenants().any(|(_, tenant)| tenant.settings.reservation_iops.is_some());
-        self.any_reserved |= any;
-    }
-
-    /// Gives the scheduler this weight for a tenant.
-    pub(crate) fn apply_weight(&mut self, index: u32, weight: u32) {
-        let now = self.disk.now();
-        let Some(tenant) = self.tenant_mut(index) else { return };
-        if tenant.effective_weight == weight {
-            return;
-        }
-        tenant.effective_weight = weight;
-        let id = tenant.id;
-        // It exists, and the weight is within the range.
-        let _ = self.disk.layer_mut().change_tenant(now, id, dumbwaiter_block::Tenant { weight, parent: None });
+    /// Gives the settings of a tenant's limits and reservation to the controllers.
+    pub(crate) fn apply_limits(&mut self, index: u32) {
+        let Some(tenant) = self.tenant(index) else { return };
+        let (id, limits, now) = (tenant.id, tenant.settings.limits(), self.disk.now());
+        set_tenant_limits(self.disk.layer_mut(), now, id, &limits);
     }
 
     /// A buffer for a request of a tenant; `None` if the tenant must wait until others or itself give some back.
@@ -261,7 +206,7 @@ impl Volume {
             _ => None,
         };
         if refused.is_some() || (length == 0 && command != Command::Flush) {
-            self.happened.push(Happened::Done(Done { token, result: refused.map_or(Ok(()), Err), data }));
+            self.events.push(VolumeEvent::completed(token, refused.map_or(Ok(()), Err), data));
             return Ok(());
         }
         if let Some(own) = self.tenant_mut(tenant) {
@@ -293,14 +238,11 @@ impl Volume {
         }
     }
 
-    /// Sends one I/O of an operation on its way, past the limits of its tenant.
+    /// Sends one I/O of an operation on its way.
     fn start(&mut self, number: u32, op: Op, (offset, length): (u64, u32), fua: bool, data: Data) -> Result<(), Error> {
         let operation = &self.operations[number as usize];
         let (index, task) = (operation.tenant, operation.task);
-        let now = self.disk.now();
-        let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::as_mut) else {
-            return Err(Error::Gone);
-        };
+        let Some(tenant) = self.tenant(index) else { return Err(Error::Gone) };
         let flush = op == Op::Flush;
         let mut flags = Flags::SYNC;
         if fua && op == Op::Write {
@@ -316,34 +258,7 @@ impl Volume {
             token: u64::from(number),
             ..Io::default()
         };
-        match tenant.admit(now, io, data) {
-            Some((io, data)) => Ok(self.disk.submit(io, data)?),
-            None => {
-                if tenant.held_back() == 1 {
-                    self.throttled.push(index);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Lets through what limits allow by now.
-    fn release(&mut self) -> Result<(), Error> {
-        let now = self.disk.now();
-        for at in (0..self.throttled.len()).rev() {
-            let index = self.throttled[at];
-            let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::as_mut) else {
-                self.throttled.swap_remove(at);
-                continue;
-            };
-            while let Some((io, data)) = tenant.release(now) {
-                self.disk.submit(io, data)?;
-            }
-            if tenant.held_back() == 0 {
-                self.throttled.swap_remove(at);
-            }
-        }
-        Ok(())
+        Ok(self.disk.submit(io, data)?)
     }
 
     /// Nothing is under way.
@@ -351,23 +266,12 @@ impl Volume {
         self.operations.len() == self.free.len()
     }
 
-    /// When a limit lets the next I/O through.
-    fn next_release(&self) -> Option<Nanos> {
-        self.throttled.iter().filter_map(|index| Some(self.tenant(*index)?.opens_at())).min()
-    }
-
-    /// Serves: waits until something happened, at most until `deadline`.
-    pub(crate) fn turn(&mut self, deadline: Option<Nanos>, happened: &mut Vec<Happened>) -> Result<(), Error> {
-        self.release()?;
-        self.review_reservations();
-        self.search_depth();
-        let review = (!self.reserved.is_empty()).then_some(self.next_review);
-        let look = (self.depth_search.is_some() && !self.is_idle()).then_some(self.next_depth_look);
-        let due = [deadline, self.next_release(), review, look].into_iter().flatten().min();
-        let due = if self.happened.is_empty() && self.events.is_empty() { due } else { Some(self.disk.now()) };
-        let mut events = std::mem::take(&mut self.events);
-        self.disk.turn(due, &mut events)?;
-        for event in events.drain(..) {
+    /// Serves: waits for an event, at most until `deadline`. `events` is empty before.
+    pub(crate) fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<VolumeEvent>) -> Result<(), Error> {
+        let due = if self.events.is_empty() && self.disk_events.is_empty() { deadline } else { Some(self.disk.now()) };
+        let mut disk_events = std::mem::take(&mut self.disk_events);
+        self.disk.turn(due, &mut disk_events)?;
+        for event in disk_events.drain(..) {
             match event {
                 Event::Completed { finished, data } => {
                     self.completed(finished.io.token as u32, finished.result, data)?;
@@ -382,22 +286,28 @@ impl Volume {
                     ));
                 }
                 Event::Received { tag, buffer, result } => {
-                    self.happened.push(Happened::Received { tag, buffer, result })
+                    self.notify(tag as u32, ClientEvent::Received { buffer, result });
                 }
-                Event::Commanded { tag, result } => self.happened.push(Happened::Commanded { tag, result }),
+                Event::Commanded { tag, result } => {
+                    self.notify((tag >> 32) as u32, ClientEvent::DriverAnswered { tag: tag as u32, result });
+                }
                 Event::Ready { watch, .. } => {
                     let owner = self.watchers.get(watch.index()).copied().unwrap_or(u32::MAX);
-                    self.happened.push(Happened::Ready { watch, owner });
+                    self.notify(owner, ClientEvent::Ready(watch));
                 }
-                Event::Woken => self.happened.push(Happened::Woken),
+                Event::Woken => self.events.push(VolumeEvent::Woken),
             }
         }
-        self.events = events;
-        if self.fills_device_first && !self.happened.is_empty() && self.disk.layer().queued() > 0 {
-            self.disk.send(&mut self.events)?;
+        self.disk_events = disk_events;
+        if self.fills_device_first && !self.events.is_empty() && self.disk.layer().queued() > 0 {
+            self.disk.send(&mut self.disk_events)?;
         }
-        std::mem::swap(&mut self.happened, happened);
+        std::mem::swap(&mut self.events, events);
         Ok(())
+    }
+
+    fn notify(&mut self, owner: u32, event: ClientEvent) {
+        self.events.push(VolumeEvent::Of { owner, event });
     }
 
     /// An I/O of an operation is done: the next stage, or the end.
@@ -450,11 +360,9 @@ impl Volume {
     }
 
     /// Drops the I/Os of a task that a limit holds back, as no client waits for them any more.
-    pub(crate) fn give_up_throttled(&mut self, index: u32, task: TaskId) {
-        let Some(tenant) = self.tenant_mut(index) else { return };
-        for (io, data) in tenant.give_up(task) {
-            self.conclude(io.token as u32, Err(GIVEN_UP), data);
-        }
+    pub(crate) fn give_up_throttled(&mut self, task: TaskId) {
+        let now = self.disk.now();
+        self.disk.layer_mut().abandon(now, task, GIVEN_UP);
     }
 
     /// An operation is over.
@@ -487,7 +395,7 @@ impl Volume {
             }
             own.latency.add(now.since(since));
         }
-        self.happened.push(Happened::Done(Done { token, result, data }));
+        self.events.push(VolumeEvent::completed(token, result, data));
     }
 
     /// How long the oldest request of each tenant has waited, by place.
@@ -503,44 +411,34 @@ impl Volume {
 
     /// Chooses the device depth by trials from now on.
     pub(crate) fn search_depth_from_now(&mut self, largest: u32) {
-        let search = DepthSearch::new(largest);
-        let (now, depth) = (self.disk.now(), search.depth());
-        self.disk.layer_mut().set_device_depth(now, depth);
-        (self.depth_search, self.next_depth_look) = (Some(search), now);
+        let now = self.disk.now();
+        search_depth(self.disk.layer_mut(), now, largest);
+    }
+
+    /// Time for which limits have held I/Os of a tenant back, ns, summed over I/Os.
+    pub(crate) fn parked_ns(&self, tenant: TenantId) -> u64 {
+        let mut parked_ns = 0;
+        if let Some(limits) = self.disk.layer().controller(limits::NAME) {
+            limits.counters(Scope::Tenant(tenant), &mut |name, count| {
+                parked_ns += if name == "limits_parked_ns" { count } else { 0 };
+            });
+        }
+        parked_ns
+    }
+
+    /// What the search for a depth has found, by name; `None` without a search.
+    pub(crate) fn depth_search(&self) -> Option<BTreeMap<&'static str, u64>> {
+        let search = self.disk.layer().controller(depth_search::NAME)?;
+        let mut counters = BTreeMap::new();
+        search.counters(Scope::Device, &mut |name, count| _ = counters.insert(name, count));
+        Some(counters)
     }
 
     /// The most requests that the device may hold, now or later.
     pub(crate) fn largest_depth(&self) -> u32 {
         let depth = self.disk.layer().config().setup.device_depth;
-        self.depth_search.as_ref().map_or(depth, |search| search.largest().max(depth))
-    }
-
-    fn search_depth(&mut self) {
-        let now = self.disk.now();
-        if now < self.next_depth_look || self.depth_search.is_none() {
-            return;
-        }
-        self.next_depth_look = now + depth_search::LOOK;
-        let load = depth_search::Load::of(self.tenants());
-        let Some(search) = &mut self.depth_search else { return };
-        search.look(now, &load);
-        let depth = search.depth();
-        if depth != self.disk.layer().config().setup.device_depth {
-            self.disk.layer_mut().set_device_depth(now, depth);
-        }
-    }
-
-    fn review_reservations(&mut self) {
-        let now = self.disk.now();
-        if now < self.next_review || !self.any_reserved {
-            return;
-        }
-        self.next_review = now + RESERVATION_PERIOD;
-        let mut reserved = std::mem::take(&mut self.reserved);
-        for (index, weight) in reserved.review(now, self.tenants()) {
-            self.apply_weight(index, weight);
-        }
-        self.reserved = reserved;
+        let largest = self.depth_search().and_then(|search| search.get("depth_search_largest").copied());
+        largest.map_or(depth, |largest| depth.max(largest as u32))
     }
 }
 
@@ -565,15 +463,15 @@ mod tests {
                 let read = Command::Read { offset: 4096 * token, length: 4096 };
                 volume.submit(tenant, task, read, Data::Buffer(Buffer::new(4096)), token).unwrap();
             }
-            let mut happened = Vec::new();
-            while happened.is_empty() {
-                volume.turn(None, &mut happened).unwrap();
+            let mut events = Vec::new();
+            while events.is_empty() {
+                volume.turn(None, &mut events).unwrap();
             }
             let waiting = u64::from(!fills_device_first);
-            assert_eq!((happened.len(), volume.disk.layer().queued()), (1, waiting), "{fills_device_first}");
-            happened.clear();
-            while happened.is_empty() {
-                volume.turn(None, &mut happened).unwrap();
+            assert_eq!((events.len(), volume.disk.layer().queued()), (1, waiting), "{fills_device_first}");
+            events.clear();
+            while events.is_empty() {
+                volume.turn(None, &mut events).unwrap();
             }
         }
     }

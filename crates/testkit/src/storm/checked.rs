@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Stack, Traits, Tunable,
+    Context, Event, Io, Join, MergeIndex, Next, Place, RequestId, Scheduler, Setup, Side, Stack, forward_scheduler,
 };
 
 /// See the module documentation.
@@ -48,20 +48,17 @@ impl Checked {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Scheduler for Checked {
-    fn traits(&self) -> Traits {
-        self.inner.traits()
-    }
+    forward_scheduler!(
+        inner; except insert, next, complete, merge, allow_merge, absorbed, follower, former, latter, limit, smallest_limit, event
+    );
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         assert!(self.queued.insert(id), "request {} inserted twice", id.0);
         self.gone.remove(&id);
         self.inner.insert(id, place, ctx);
         self.check_work(self.setup.hw_queue_of(ctx.requests[id].io.cpu), ctx);
-    }
-
-    fn has_work(&self, hw_queue: usize) -> bool {
-        self.inner.has_work(hw_queue)
     }
 
     fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
@@ -96,14 +93,6 @@ impl Scheduler for Checked {
         self.inner.complete(id, ctx)
     }
 
-    fn issued(&mut self, id: RequestId, ctx: &Context<'_>) {
-        self.inner.issued(id, ctx);
-    }
-
-    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
-        self.inner.requeued(id, ctx);
-    }
-
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         let join = self.inner.merge(io, index, ctx)?;
         let request = &ctx.requests[join.into];
@@ -119,10 +108,6 @@ impl Scheduler for Checked {
     fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
         assert!(self.queued.contains(&queued), "asked about request {}, which is not queued", queued.0);
         self.inner.allow_merge(queued, io, ctx)
-    }
-
-    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
-        self.inner.merged(join, ctx);
     }
 
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
@@ -169,29 +154,5 @@ impl Scheduler for Checked {
         if event == Event::Timer {
             assert!(self.inner.timer().is_none_or(|t| t > ctx.now), "the timer stays due");
         }
-    }
-
-    fn timer(&self) -> Option<Nanos> {
-        self.inner.timer()
-    }
-
-    fn tunables(&self) -> &'static [Tunable] {
-        self.inner.tunables()
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        self.inner.get(name)
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        self.inner.set(name, value);
-    }
-
-    fn describe(&self, ctx: &Context<'_>) -> String {
-        self.inner.describe(ctx)
-    }
-
-    fn clone_box(&self) -> Box<dyn Scheduler> {
-        Box::new(self.clone())
     }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_measure::{RunResult, latency_text, rate_text};
+use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
-use crate::apply::{Commands, Place, commands};
+use crate::apply::{Commands, TargetDrive, commands};
 use crate::completion::Methods;
 use crate::confidence::Confidence;
-use crate::criterion::USEFUL;
+use crate::metric::USEFUL;
 use crate::race::{Decision, Gain, Loss, Race};
-use crate::{Document, Metric};
+use crate::sentence::{list, p_text};
+use crate::{Document, Metric, Unit};
 
 /// What to set, for machines.
 #[derive(Serialize)]
@@ -120,7 +121,7 @@ pub fn advice(mut found: Survey<'_>, results: Vec<RunResult>) -> Advice {
 
 /// Commands that set the chosen scheduler, and that take it back.
 fn set_and_undo(found: &Survey<'_>) -> Commands {
-    let place = Place {
+    let place = TargetDrive {
         disk: found.disk.to_owned(),
         udev_match: found.udev_match.to_owned(),
         previous: found.race.current.clone(),
@@ -218,22 +219,6 @@ fn confidence(decision: &Decision) -> (Confidence, String) {
     }
 }
 
-fn p_text(p: f64) -> String {
-    match p {
-        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
-        p if p < 0.001 => "p < 0.001".to_owned(),
-        p => format!("p = {p:.3}"),
-    }
-}
-
-fn named(metric: Metric, focus: &str) -> String {
-    match metric {
-        Metric::MbPerS => "throughput".to_owned(),
-        Metric::ShareError => "share error".to_owned(),
-        _ => format!("p99 latency of {focus}"),
-    }
-}
-
 fn criterion(race: &Race, decision: &Decision) -> String {
     let ranking = &decision.ranking;
     let better = if ranking.metric.higher_is_better() { "the highest" } else { "the lowest" };
@@ -243,18 +228,14 @@ fn criterion(race: &Race, decision: &Decision) -> String {
         "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; the current setting is kept unless \
          another is significantly better, by 2 % or more (p <= 0.05)",
         race.goal.name(),
-        named(ranking.metric, &ranking.focus.name()),
+        ranking.metric.name(&ranking.focus.name()),
         race.points[0],
     )
 }
 
 /// The figure with its confidence: `3.03 ms in place of 4.10 ms (-26 %, -38 to -11 %, p = 0.003)`.
 fn shown(gain: &Gain, whose: &str) -> String {
-    let value = |v: f64| match gain.metric.as_str() {
-        "mb_per_s" => rate_text(v),
-        "share_error" => format!("{v:.3}"),
-        _ => latency_text(v),
-    };
+    let unit = Metric::of_key(&gain.metric).map_or(Unit::Us, Metric::unit);
     let [low, high] = gain.ci95.map(|c| c * 100.0);
     let ci = match (low.is_finite() && high.is_finite(), high) {
         (false, _) => String::new(),
@@ -267,13 +248,13 @@ fn shown(gain: &Gain, whose: &str) -> String {
         change if change >= 10.0 => format!("{:.0} times as much", change + 1.0),
         change => format!("{:+.0} %", change * 100.0),
     };
-    format!("{} in place of {whose}{} ({change}{ci}, {p})", value(gain.then), value(gain.now))
+    format!("{} in place of {whose}{} ({change}{ci}, {p})", unit.text(gain.then), unit.text(gain.now))
 }
 
 fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
     let Decision { pick, ranking, ties, unproven, gain, .. } = decision;
     let focus = ranking.focus.name();
-    let figure = named(ranking.metric, &focus);
+    let figure = ranking.metric.name(&focus);
     if tried < 2 {
         return format!("Keep {current}: there is no other scheduler to choose.");
     }
@@ -301,7 +282,7 @@ fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
             "Keep {current}: {} not significantly different in {figure}.",
             match ties.as_slice() {
                 [one] => format!("{one} is"),
-                all => format!("{} are", crate::sentence::list(all)),
+                all => format!("{} are", list(all)),
             }
         ),
     }

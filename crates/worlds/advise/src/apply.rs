@@ -6,7 +6,7 @@ use crate::provenance::{DriveKind, Provenance};
 
 /// The drive to set it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TargetDrive {
     /// Name of the disk in sysfs; of a simulated one a placeholder such as `sdX`.
     pub disk: String,
     /// How a udev rule matches it.
@@ -17,28 +17,28 @@ pub struct Place {
     pub previous_nr_requests: Option<String>,
 }
 
-impl Place {
+impl TargetDrive {
     /// The place of a device: that of the drive that was measured, or any drive of the simulated one's kind.
-    pub fn of(provenance: &Provenance, device: &str) -> Place {
+    pub fn of(provenance: &Provenance, device: &str) -> TargetDrive {
         match &provenance.drive {
-            Some(drive) if !drive.disk.is_empty() => Place {
+            Some(drive) if !drive.disk.is_empty() => TargetDrive {
                 disk: drive.disk.clone(),
                 udev_match: drive.udev_match.clone(),
                 previous: drive.scheduler.clone(),
                 previous_nr_requests: drive.queue.get("nr_requests").cloned(),
             },
-            _ => Place::simulated(provenance.models.get(device).copied().unwrap_or_else(|| kind_by_name(device))),
+            _ => TargetDrive::simulated(provenance.models.get(device).copied().unwrap_or_else(|| kind_by_name(device))),
         }
     }
 
     /// Any drive of a kind.
-    pub fn simulated(kind: DriveKind) -> Place {
+    pub fn simulated(kind: DriveKind) -> TargetDrive {
         let (disk, matching, previous) = match kind {
             DriveKind::HardDisk => ("sdX", "KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\"", "mq-deadline"),
             DriveKind::SataSsd => ("sdX", "KERNEL==\"sd*\", ATTR{queue/rotational}==\"0\"", "mq-deadline"),
             DriveKind::Nvme => ("nvme0n1", "KERNEL==\"nvme*\"", "none"),
         };
-        Place {
+        TargetDrive {
             disk: disk.to_owned(),
             udev_match: format!("SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", {matching}"),
             previous: previous.to_owned(),
@@ -80,7 +80,7 @@ pub struct Attribute {
 
 /// The commands that set `spec`, and a scheduler depth if one is given. Each disk has a udev file of its own: that of another
 /// stays.
-pub fn commands(place: &Place, spec: &SchedulerSpec, nr_requests: Option<u32>) -> Commands {
+pub fn commands(place: &TargetDrive, spec: &SchedulerSpec, nr_requests: Option<u32>) -> Commands {
     let previous = place.previous_nr_requests.clone();
     let attribute = nr_requests.map(|value| Attribute { path: "queue/nr_requests", value, previous });
     commands_with(place, spec, attribute.as_slice())
@@ -88,7 +88,7 @@ pub fn commands(place: &Place, spec: &SchedulerSpec, nr_requests: Option<u32>) -
 
 /// The commands that set `spec` and some attributes of the drive. None where a name or value is not of the kind that Linux gives:
 /// results are files, which anyone may have written, and the commands are typed by a user with sudo.
-pub fn commands_with(place: &Place, spec: &SchedulerSpec, attributes: &[Attribute]) -> Commands {
+pub fn commands_with(place: &TargetDrive, spec: &SchedulerSpec, attributes: &[Attribute]) -> Commands {
     if !is_sound(place, spec, attributes) {
         return Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() };
     }
@@ -113,7 +113,7 @@ pub fn commands_with(place: &Place, spec: &SchedulerSpec, attributes: &[Attribut
 }
 
 /// Whether a shell and udev read each part of the commands as the one word or match that it is meant to be.
-fn is_sound(place: &Place, spec: &SchedulerSpec, attributes: &[Attribute]) -> bool {
+fn is_sound(place: &TargetDrive, spec: &SchedulerSpec, attributes: &[Attribute]) -> bool {
     let is_word = |text: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:!".contains(c);
         !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
@@ -137,8 +137,8 @@ fn is_sound(place: &Place, spec: &SchedulerSpec, attributes: &[Attribute]) -> bo
 mod tests {
     use super::*;
 
-    fn place(disk: &str) -> Place {
-        Place {
+    fn place(disk: &str) -> TargetDrive {
+        TargetDrive {
             disk: disk.to_owned(),
             udev_match: format!("KERNEL==\"{disk}\""),
             previous: "none".to_owned(),
@@ -167,16 +167,18 @@ mod tests {
         let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
         assert!(!commands(&place("nvme0n1"), &spec, Some(64)).apply.is_empty());
         let identified = "SUBSYSTEM==\"block\", ATTRS{wwid}==\"t10.ATA     ST1000DM003-1CH162\"".to_owned();
-        assert!(!commands(&Place { udev_match: identified, ..place("cciss!c0d0") }, &spec, None).apply.is_empty());
+        assert!(
+            !commands(&TargetDrive { udev_match: identified, ..place("cciss!c0d0") }, &spec, None).apply.is_empty()
+        );
         for bad in ["", "..", "../../etc", "sda; reboot", "$(reboot)", "`reboot`", "sda\nreboot", "a'b", "a b"] {
             assert!(commands(&place(bad), &spec, None).apply.is_empty(), "{bad:?}");
             assert!(
-                commands(&Place { previous: bad.to_owned(), ..place("sda") }, &spec, None).apply.is_empty(),
+                commands(&TargetDrive { previous: bad.to_owned(), ..place("sda") }, &spec, None).apply.is_empty(),
                 "{bad:?}"
             );
             let previous_nr_requests = Some(bad.to_owned());
             assert!(
-                commands(&Place { previous_nr_requests, ..place("sda") }, &spec, Some(64)).undo.is_empty(),
+                commands(&TargetDrive { previous_nr_requests, ..place("sda") }, &spec, Some(64)).undo.is_empty(),
                 "{bad:?}"
             );
             let settings = [("fifo_batch".to_owned(), bad.to_owned())].into();
@@ -190,7 +192,7 @@ mod tests {
             "KERNEL==\"sda\"\nRUN==\"x\"",
             "ATTR{a}=\"b\"",
         ] {
-            let place = Place { udev_match: bad.to_owned(), ..place("sda") };
+            let place = TargetDrive { udev_match: bad.to_owned(), ..place("sda") };
             assert!(commands(&place, &spec, None).apply.is_empty(), "{bad:?}");
         }
     }
@@ -200,7 +202,7 @@ mod tests {
         let models =
             [("ssd:d5-p5430".to_owned(), DriveKind::Nvme), ("./my-drive.toml".to_owned(), DriveKind::HardDisk)];
         let provenance = Provenance { models: models.into(), ..Provenance::default() };
-        let of = |device: &str| commands(&Place::of(&provenance, device), &SchedulerSpec::named("kyber"), None);
+        let of = |device: &str| commands(&TargetDrive::of(&provenance, device), &SchedulerSpec::named("kyber"), None);
         assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));
         assert!(of("ssd:850pro-256").apply[0].ends_with("/sys/block/sdX/queue/scheduler"));
         assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\""));

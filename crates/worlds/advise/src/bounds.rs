@@ -7,7 +7,7 @@
 
 use dumbwaiter_measure::student_quantile;
 
-use crate::criterion::Metric;
+use crate::metric::Metric;
 
 /// Weight of the common variance, in degrees of freedom.
 const COMMON_FREEDOM: f64 = 4.0;
@@ -85,13 +85,13 @@ fn mean(runs: &Runs) -> f64 {
 
 /// A value on the scale of the test: logarithmic for ratios. Larger is worse.
 fn scaled(metric: Metric, value: f64) -> f64 {
-    let value = if metric.by_ratio() { value.max(TINY).ln() } else { metric.worse_by(value, 0.0) };
-    if metric.by_ratio() && metric.higher_is_better() { -value } else { value }
+    let value = if metric.unit().by_ratio() { value.max(TINY).ln() } else { metric.worse_by(value, 0.0) };
+    if metric.unit().by_ratio() && metric.higher_is_better() { -value } else { value }
 }
 
 /// A difference on that scale, as [`Metric::worse_by`] gives it.
 fn fraction(metric: Metric, difference: f64) -> f64 {
-    match (metric.by_ratio(), metric.higher_is_better()) {
+    match (metric.unit().by_ratio(), metric.higher_is_better()) {
         (true, false) => difference.exp_m1(),
         (true, true) => -(-difference).exp_m1(),
         (false, _) => difference,

@@ -3,7 +3,7 @@
 use dumbwaiter_measure::SIGNIFICANCE;
 use dumbwaiter_scenario::SchedulerSpec;
 
-use crate::row::Row;
+use crate::row::RankingRow;
 
 /// Schedulers of current Linux kernels.
 pub const KERNEL_SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
@@ -42,7 +42,7 @@ impl Conditions {
     }
 
     /// Can the scheduler of this row be set?
-    pub(crate) fn can_be_set(&self, row: &Row) -> bool {
+    pub(crate) fn can_be_set(&self, row: &RankingRow) -> bool {
         self.offers(&row.scheduler)
     }
 

@@ -4,9 +4,9 @@
 use crate::bounds::{Error, Runs, Worse, worse_than};
 use crate::conditions::Conditions;
 use crate::confidence::Confidence;
-use crate::criterion::Metric;
 use crate::figures::{Figure, by_seed, of_every_run, valid};
-use crate::row::Row;
+use crate::metric::{Metric, USEFUL};
+use crate::row::RankingRow;
 use crate::usage::Usage;
 use crate::{Focus, Goal};
 use dumbwaiter_measure::RunResult;
@@ -106,7 +106,7 @@ pub(crate) struct Decision {
 
 /// The runs of one device, by scheduler.
 pub(crate) struct Field<'a> {
-    pub(crate) rows: &'a [Row],
+    pub(crate) rows: &'a [RankingRow],
     pub(crate) groups: &'a [Vec<&'a RunResult>],
     pub(crate) focus: &'a Focus,
     pub(crate) goal: Goal,
@@ -173,7 +173,7 @@ fn distinguished(metric: Metric, worse: &Worse) -> bool {
     let useful = worse.by > metric.useful();
     match worse.bounds {
         Some(_) => useful && worse.surely,
-        None => worse.by > SINGLE_RUN_WITHIN * metric.useful() / crate::criterion::USEFUL,
+        None => worse.by > SINGLE_RUN_WITHIN * metric.useful() / USEFUL,
     }
 }
 
@@ -287,7 +287,7 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         others().filter(|i| distinguished(metric, &worse[*i]) || distinguished(primary, &by_primary[*i])).collect();
     let ties: Vec<usize> = others().filter(|i| !beaten.contains(i)).collect();
     let regret = |of: &[Worse], metric: Metric| -> Option<f64> {
-        let scale = metric.useful() / crate::criterion::USEFUL;
+        let scale = metric.useful() / USEFUL;
         let each = ties.iter().map(|i| of[*i].may_be_better_by().map(|by| by / scale));
         each.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max))
     };
@@ -369,7 +369,7 @@ impl Decision {
 
     /// Whether the runs show that there is no difference, where none was found.
     fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse], within: f64) {
-        let scale = primary.useful() / crate::criterion::USEFUL;
+        let scale = primary.useful() / USEFUL;
         let same = |i: &usize| match by_primary[*i].bounds {
             Some([least, most]) => {
                 by_primary[*i].by.abs() <= TIE_SEEN_WITHIN * scale && least.abs().max(most) <= within * scale

@@ -4,13 +4,14 @@ use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use serde::Serialize;
 
 use crate::bounds::{Error, worse_than};
-use crate::criterion::{Focus, Metric};
 use crate::document::Document;
 use crate::figures::{by_seed, figures};
+use crate::focus::Focus;
+use crate::metric::Metric;
 use crate::provenance::Provenance;
 use crate::ranking::Ranking;
-use crate::row::{Axes, Row};
-use crate::sentence::{named, percent, shown};
+use crate::row::{Axes, RankingRow};
+use crate::sentence::signed;
 
 /// Version of the JSON format of a [`Diff`].
 pub const DIFF_SCHEMA: u64 = 1;
@@ -124,10 +125,10 @@ pub fn diff(a: &Document, b: &Document) -> Diff {
 impl Diff {
     fn compare(&mut self, a: (&Document, &Ranking), b: (&Document, &Ranking)) {
         let ((_, first), (_, second)) = (a, b);
-        let same = |row: &Row, other: &Row| {
+        let same = |row: &RankingRow, other: &RankingRow| {
             (&row.scheduler, &row.via, &row.completion) == (&other.scheduler, &other.via, &other.completion)
         };
-        let pairs: Vec<(&Row, &Row)> = first
+        let pairs: Vec<(&RankingRow, &RankingRow)> = first
             .rows
             .iter()
             .filter_map(|row| Some((row, second.rows.iter().find(|other| same(row, other))?)))
@@ -158,7 +159,7 @@ impl Diff {
 }
 
 /// The runs of a row.
-fn runs<'a>(document: &'a Document, row: &Row) -> Vec<&'a RunResult> {
+fn runs<'a>(document: &'a Document, row: &RankingRow) -> Vec<&'a RunResult> {
     let here = |run: &&RunResult| {
         (&run.device, &run.variant) == (&row.device, &row.variant)
             && run.configuration() == (&row.scheduler, &row.via, &row.completion)
@@ -168,8 +169,8 @@ fn runs<'a>(document: &'a Document, row: &Row) -> Vec<&'a RunResult> {
 
 fn one(
     metric: Metric,
-    ((doc_a, ranking), row_a): ((&Document, &Ranking), &Row),
-    ((doc_b, _), row_b): ((&Document, &Ranking), &Row),
+    ((doc_a, ranking), row_a): ((&Document, &Ranking), &RankingRow),
+    ((doc_b, _), row_b): ((&Document, &Ranking), &RankingRow),
     error: f64,
 ) -> Option<Difference> {
     let focus: &Focus = &ranking.focus;
@@ -186,7 +187,7 @@ fn one(
     let seeded = by_seed(metric, &groups, focus);
     let error = Error { of_bounds: error, of_tests: 2.0 * error };
     let worse = worse_than(metric, &[&seeded[0], &seeded[1]], 0, error)[1];
-    let scale = metric.useful() / crate::criterion::USEFUL;
+    let scale = metric.useful() / crate::metric::USEFUL;
     let apart = |by: f64| by.abs() > metric.useful();
     let verdict = match worse.bounds {
         Some([least, _]) if least > 0.0 && apart(worse.by) => Change::Worse,
@@ -204,9 +205,9 @@ fn one(
         }
         _ => Change::Inconclusive,
     };
-    let signed = |by: f64| if metric.higher_is_better() { -by } else { by };
+    let directed = |by: f64| if metric.higher_is_better() { -by } else { by };
     let ci95 = worse.bounds.map(|[least, most]| {
-        let (x, y) = (signed(least), signed(most));
+        let (x, y) = (directed(least), directed(most));
         [rounded(x.min(y)), rounded(x.max(y))]
     });
     Some(Difference {
@@ -220,20 +221,20 @@ fn one(
         decides: metric == ranking.metric,
         a,
         b,
-        effect: if a.is_finite() && b.is_finite() { rounded(signed(worse.by)) } else { f64::NAN },
+        effect: if a.is_finite() && b.is_finite() { rounded(directed(worse.by)) } else { f64::NAN },
         ci95,
         verdict,
     })
 }
 
-fn sentence(metric: Metric, ranking: &Ranking, row: &Row, found: &Difference) -> String {
-    let what = format!("{}: {}", row.name(Axes::of_rows(&ranking.rows)), named(metric, &ranking.focus));
+fn sentence(metric: Metric, ranking: &Ranking, row: &RankingRow, found: &Difference) -> String {
+    let what = format!("{}: {}", row.name(Axes::of_rows(&ranking.rows)), metric.explained(&ranking.focus));
     let place = if found.device_a == found.device_b {
         format!("{}, ", found.device_a)
     } else {
         format!("{} to {}, ", found.device_a, found.device_b)
     };
-    let figures = format!("{} to {}", shown(metric, found.a), shown(metric, found.b));
+    let figures = format!("{} to {}", metric.shown(found.a), metric.shown(found.b));
     if !found.effect.is_finite() {
         return format!("{place}{what} {figures}: {}", found.verdict.name());
     }
@@ -242,10 +243,6 @@ fn sentence(metric: Metric, ranking: &Ranking, row: &Row, found: &Difference) ->
         None => format!("{}, single runs", signed(found.effect)),
     };
     format!("{place}{what} {figures} ({interval}): {}", found.verdict.name())
-}
-
-fn signed(fraction: f64) -> String {
-    format!("{}{}", if fraction >= 0.0 { "+" } else { "" }, percent(fraction))
 }
 
 fn rounded(fraction: f64) -> f64 {

@@ -1,10 +1,10 @@
 //! The results of an experiment with its scenario and versions, and their JSON form.
 
-use crate::apply::{Place, commands};
+use crate::apply::{TargetDrive, commands};
 use crate::provenance::Provenance;
 use crate::ranking::rank_under;
 use crate::suite::Suite;
-use crate::{Goal, Ranking, Recommendation, Row, Verdict};
+use crate::{Goal, Ranking, RankingRow, Recommendation, Verdict};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct Document {
     pub runs: Vec<RunResult>,
     /// Schedulers per device and variant, best first.
     #[serde(default)]
-    pub ranking: Vec<Row>,
+    pub ranking: Vec<RankingRow>,
     /// One per device and variant.
     #[serde(default)]
     pub recommendation: Vec<Recommendation>,
@@ -111,8 +111,8 @@ impl Document {
         if let Some(suite) = &mut self.suite {
             suite.judge(&rankings);
         }
-        self.recommendation = rankings.iter().map(|r| r.recommendation.clone()).collect();
-        self.verdict = rankings.iter().map(|r| (place_of(r), r.verdict.clone())).collect();
+        self.recommendation = rankings.iter().map(Recommendation::of).collect();
+        self.verdict = rankings.iter().map(|r| (r.place(), r.verdict.clone())).collect();
         self.ranking = rankings.into_iter().flat_map(|r| r.rows).collect();
     }
 
@@ -123,7 +123,7 @@ impl Document {
         for ranking in &mut rankings {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
-                let commands = commands(&Place::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
+                let commands = commands(&TargetDrive::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
                 (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
             }
         }
@@ -149,14 +149,6 @@ impl Document {
             Some(found) if found != SCHEMA => Err(ParseError::Schema { found, expected: SCHEMA }),
             _ => Ok(serde_json::from_value(value)?),
         }
-    }
-}
-
-/// The key of a ranking's verdict.
-fn place_of(ranking: &Ranking) -> String {
-    match ranking.variant.as_str() {
-        "" => ranking.device.clone(),
-        variant => format!("{}, {variant}", ranking.device),
     }
 }
 

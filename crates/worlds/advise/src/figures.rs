@@ -2,7 +2,8 @@
 
 use dumbwaiter_measure::{Difference, RunResult, SIGNIFICANCE, Sample, TestKind, compare, holm};
 
-use crate::criterion::{Focus, Metric};
+use crate::focus::Focus;
+use crate::metric::Metric;
 use crate::row::Estimate;
 
 /// One metric in one run.
@@ -157,16 +158,14 @@ pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
         let mean = mean(figures);
         let at_least = figures.iter().any(|f| f.value.is_finite() && !f.known);
         let sample = sample(figures);
-        // Percentages and shares have no logarithm to speak of.
         let plain = || (sample.n > 1).then(|| [(mean - sample.ci95()).max(0.0), mean + sample.ci95()]);
-        let in_points = matches!(metric, Metric::DroppedFrames | Metric::Rejected | Metric::ShareError);
-        let interval = if in_points { plain() } else { sample.interval95() };
+        let interval = if metric.unit().is_part() { plain() } else { sample.interval95() };
         let interval = interval.filter(|_| mean.is_finite() && !at_least);
         Estimate {
             mean: mean.is_finite().then_some(mean),
             at_least,
             starved: starved(figures),
-            ci95: interval.map(|[low, high]| [low, high.min(metric.largest())]),
+            ci95: interval.map(|[low, high]| [low, high.min(metric.unit().largest())]),
             n: known(figures),
             difference,
             p: test.map(|(p, _)| p),

@@ -1,11 +1,12 @@
 //! Ranks the schedulers of an experiment per device, and picks the one to recommend.
 
 use crate::conditions::Conditions;
-use crate::criterion::{Focus, Goal, Metric};
 use crate::decision::{Decision, Field, Replication, decide};
 use crate::figures::{estimates, figures};
-use crate::recommend::Recommendation;
-use crate::row::{Axes, Row};
+use crate::focus::Focus;
+use crate::goal::Goal;
+use crate::metric::Metric;
+use crate::row::{Axes, RankingRow};
 use crate::verdict::Verdict;
 use dumbwaiter_measure::{Difference, RunResult};
 use std::collections::BTreeMap;
@@ -24,9 +25,7 @@ pub struct Ranking {
     /// The requests whose latency counted.
     pub focus: Focus,
     /// The schedulers, the recommended one first.
-    pub rows: Vec<Row>,
-    /// The recommended scheduler, its reason and its caveats.
-    pub recommendation: Recommendation,
+    pub rows: Vec<RankingRow>,
     /// What to do, and how sure that is.
     pub verdict: Verdict,
 }
@@ -35,6 +34,14 @@ impl Ranking {
     /// Whether any figure was tested for significance.
     pub fn is_tested(&self) -> bool {
         self.rows.iter().flat_map(|row| row.metrics.values()).any(|estimate| estimate.p.is_some())
+    }
+
+    /// The device, with the variant.
+    pub fn place(&self) -> String {
+        match self.variant.as_str() {
+            "" => self.device.clone(),
+            variant => format!("{}, {variant}", self.device),
+        }
     }
 
     /// The axes, beside the scheduler, on which the rows differ.
@@ -80,7 +87,7 @@ pub(crate) fn rank_by(
 fn rank_group(runs: &[&RunResult], goal: Goal, replication: Replication, conditions: &Conditions) -> Ranking {
     let focus = Focus::of(runs);
     let groups = by_configuration(runs);
-    let mut rows: Vec<Row> = groups.iter().map(|group| empty_row(group)).collect();
+    let mut rows: Vec<RankingRow> = groups.iter().map(|group| empty_row(group)).collect();
     for metric in Metric::ALL {
         for (row, estimate) in rows.iter_mut().zip(estimates(metric, &figures(metric, &groups, &focus))) {
             row.metrics.insert(metric.key().to_string(), estimate);
@@ -92,25 +99,12 @@ fn rank_group(runs: &[&RunResult], goal: Goal, replication: Replication, conditi
     let metric = decision.metric;
     let leader = &rows[decision.leader];
     let (device, variant) = (leader.device.clone(), leader.variant.clone());
-    let recommendation = Recommendation {
-        device: device.clone(),
-        variant: variant.clone(),
-        goal,
-        scheduler: leader.scheduler.clone(),
-        completion: leader.completion.clone(),
-        via: leader.via.clone(),
-        metric: metric.key().to_owned(),
-        focus: focus.name(),
-        sentence: verdict.sentence(),
-        reason: verdict.because.clone(),
-        caveats: verdict.caveats.clone(),
-    };
     let rows = sorted(&rows, &decision);
-    Ranking { device, variant, goal, metric, focus, rows, recommendation, verdict }
+    Ranking { device, variant, goal, metric, focus, rows, verdict }
 }
 
 /// How a row compares with the leader by what decided.
-fn difference(row: &Row, leader: &Row, i: usize, decision: &Decision) -> Difference {
+fn difference(row: &RankingRow, leader: &RankingRow, i: usize, decision: &Decision) -> Difference {
     let (metric, worse) = (decision.metric, &decision.worse[i]);
     if row.mean(metric).is_nan() || !leader.mean(metric).is_finite() {
         return Difference::Undefined;
@@ -140,9 +134,9 @@ fn by_configuration<'a>(runs: &[&'a RunResult]) -> Vec<Vec<&'a RunResult>> {
 }
 
 /// The row of the runs of one configuration, without figures yet.
-fn empty_row(group: &[&RunResult]) -> Row {
+fn empty_row(group: &[&RunResult]) -> RankingRow {
     let first = group[0];
-    Row {
+    RankingRow {
         device: first.device.clone(),
         variant: first.variant.clone(),
         rank: 0,
@@ -159,7 +153,7 @@ fn empty_row(group: &[&RunResult]) -> Row {
 
 /// Rows by rank: the leader, then its pool, then those that are below the floor, starve the focus or cannot be set, each best
 /// first.
-fn sorted(rows: &[Row], decision: &Decision) -> Vec<Row> {
+fn sorted(rows: &[RankingRow], decision: &Decision) -> Vec<RankingRow> {
     let metric = decision.metric;
     let place = |i: usize| match i {
         _ if i == decision.leader => 0,

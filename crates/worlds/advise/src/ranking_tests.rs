@@ -38,7 +38,7 @@ fn runs(of: &[(&str, u64, u64, u64)], seeds: u64) -> Vec<RunResult> {
 }
 
 fn winner(runs: &[RunResult], goal: Goal) -> String {
-    rank(runs, goal)[0].recommendation.scheduler.clone()
+    rank(runs, goal)[0].rows[0].scheduler.clone()
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn each_goal_ranks_by_its_metric() {
     let names: Vec<&str> = balanced.rows.iter().map(|r| r.scheduler.as_str()).collect();
     assert_eq!(names, ["mixed", "fast", "idle", "quick"]);
     assert!(
-        balanced.recommendation.caveats[0].contains("idle has a p99 latency of reads of 503 us instead of 5.00 ms"),
+        balanced.verdict.caveats[0].contains("idle has a p99 latency of reads of 503 us instead of 5.00 ms"),
         "{:?}",
-        balanced.recommendation
+        balanced.verdict
     );
 }
 
@@ -67,7 +67,7 @@ fn runs_without_io_give_no_recommendation() {
         let facts = RunFacts { device: "d".into(), scheduler: scheduler.into(), ..RunFacts::default() };
         Recorder::new(config).finish(Nanos::from_secs(1), facts)
     };
-    let sentence = &rank(&[idle("a"), idle("b")], Goal::Balanced)[0].recommendation.sentence;
+    let sentence = rank(&[idle("a"), idle("b")], Goal::Balanced)[0].verdict.sentence();
     assert!(sentence.contains("no I/O finished") && !sentence.contains("use"), "{sentence}");
 }
 
@@ -75,7 +75,7 @@ fn runs_without_io_give_no_recommendation() {
 fn processor_time_decides_between_equals() {
     let r = runs(&[("dear", 5000, 10, 9), ("cheap", 5010, 10, 3)], 3);
     let ranking = &rank(&r, Goal::Balanced)[0];
-    assert_eq!(ranking.recommendation.scheduler, "cheap");
+    assert_eq!(ranking.rows[0].scheduler, "cheap");
     assert_eq!(ranking.rows[1].scheduler, "dear");
 }
 
@@ -109,7 +109,7 @@ fn each_device_has_its_own_ranking_and_no_runs_give_none() {
     r.push(RunResult { device: "e".into(), ..r[1].clone() });
     let rankings = rank(&r, Goal::Balanced);
     assert_eq!(rankings.len(), 2);
-    assert_eq!(rankings[1].recommendation.scheduler, "b");
+    assert_eq!(rankings[1].rows[0].scheduler, "b");
     assert!(rank(&[], Goal::Balanced).is_empty());
 }
 
@@ -158,7 +158,7 @@ fn starving(scheduler: &str, seed: u64) -> RunResult {
     shared(scheduler, seed, &requests)
 }
 
-fn row<'a>(ranking: &'a Ranking, name: &str) -> &'a Row {
+fn row<'a>(ranking: &'a Ranking, name: &str) -> &'a RankingRow {
     ranking.rows.iter().find(|row| row.scheduler == name).unwrap()
 }
 
@@ -170,7 +170,7 @@ fn a_run_that_starves_the_focus_is_the_worst_and_not_missing() {
         r.extend((0..2).map(|seed| served("greedy", seed, 5)));
         r.push(starving("greedy", 2));
         let ranking = &rank(&r, goal)[0];
-        assert_eq!(ranking.recommendation.scheduler, "fair", "{goal:?}");
+        assert_eq!(ranking.rows[0].scheduler, "fair", "{goal:?}");
         let of = |name: &str| row(ranking, name).metrics["focus_p99_us"].clone();
         let greedy = of("greedy");
         assert_eq!((greedy.mean, greedy.starved, greedy.n, greedy.difference), (None, 1, 2, Difference::Worse));
@@ -180,7 +180,7 @@ fn a_run_that_starves_the_focus_is_the_worst_and_not_missing() {
     let mut r: Vec<RunResult> = (0..3).map(|seed| served("fair", seed, 50)).collect();
     r.extend((0..3).map(|seed| starving("greedy", seed)));
     let ranking = &rank(&r, Goal::Balanced)[0];
-    assert!(row(ranking, "fair").keeps_throughput && ranking.recommendation.scheduler == "fair");
+    assert!(row(ranking, "fair").keeps_throughput && ranking.rows[0].scheduler == "fair");
     // A run in which the focus did not even ask is no better than one in which it waits.
     r.iter_mut().filter(|run| run.scheduler == "greedy").for_each(|run| run.tenants[0].latency_us.unfinished = 0);
     let ranking = &rank(&r, Goal::Balanced)[0];
@@ -191,7 +191,7 @@ fn a_run_that_starves_the_focus_is_the_worst_and_not_missing() {
 fn where_every_scheduler_starves_the_focus_none_is_recommended() {
     let r: Vec<RunResult> = ["a", "b"].iter().flat_map(|name| [starving(name, 0), starving(name, 1)]).collect();
     let ranking = &rank(&r, Goal::Balanced)[0];
-    let sentence = &ranking.recommendation.sentence;
+    let sentence = ranking.verdict.sentence();
     assert!(sentence.contains("under each scheduler") && sentence.contains("waits"), "{sentence}");
     assert!(ranking.rows.iter().all(|row| row.difference == Difference::Undefined));
 }
@@ -213,12 +213,12 @@ fn a_percentile_of_few_that_finished_while_one_waits_is_not_the_best() {
     let mut r: Vec<RunResult> = (0..3).map(few).collect();
     r.extend((0..3).map(slow));
     let ranking = &rank(&r, Goal::Balanced)[0];
-    assert_eq!(ranking.recommendation.scheduler, "slow");
+    assert_eq!(ranking.rows[0].scheduler, "slow");
     let few = &row(ranking, "few").metrics["focus_p99_us"];
     assert_eq!((few.mean, few.at_least, few.n, few.ci95), (Some(900_000.0), true, 0, None));
     assert!(few.difference != Difference::Best && few.difference != Difference::Tie, "{few:?}");
     // Where no figure is known, lower bounds are all there is, and that is said.
-    let only = &rank(&r[..3], Goal::Balanced)[0].recommendation;
+    let only = &rank(&r[..3], Goal::Balanced)[0].verdict;
     assert!(only.caveats[0].contains("lower bound"), "{:?}", only.caveats);
 }
 
@@ -229,10 +229,10 @@ fn a_scheduler_with_fewer_runs_is_not_recommended() {
     assert_eq!(winner(&r, Goal::Balanced), "slow");
     // In a race some run more often on purpose.
     let adaptive = &rank_by(&r, Goal::Balanced, Replication::Adaptive, &Conditions::default())[0];
-    assert_eq!(adaptive.recommendation.scheduler, "quick");
+    assert_eq!(adaptive.rows[0].scheduler, "quick");
     r.push(starving("quick", 1));
     let adaptive = &rank_by(&r, Goal::Balanced, Replication::Adaptive, &Conditions::default())[0];
-    assert_eq!(adaptive.recommendation.scheduler, "slow");
+    assert_eq!(adaptive.rows[0].scheduler, "slow");
 }
 
 #[test]

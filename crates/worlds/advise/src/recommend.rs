@@ -1,6 +1,7 @@
-//! The recommendation of one device in a sentence, as results have it since schema 2; [`crate::Verdict`] holds the same by parts.
+//! `recommendation` in the JSON of results: the verdict on one device as one object, for readers of that field.
 
-use crate::criterion::Goal;
+use crate::goal::Goal;
+use crate::ranking::Ranking;
 use serde::{Deserialize, Serialize};
 
 /// The scheduler that leads on one device, with the reason and the caveats.
@@ -30,4 +31,24 @@ pub struct Recommendation {
     pub reason: String,
     /// Arguments against it, most important first; never empty.
     pub caveats: Vec<String>,
+}
+
+impl Recommendation {
+    /// That of a ranking.
+    pub(crate) fn of(ranking: &Ranking) -> Recommendation {
+        let (leader, verdict) = (&ranking.rows[0], &ranking.verdict);
+        Recommendation {
+            device: ranking.device.clone(),
+            variant: ranking.variant.clone(),
+            goal: ranking.goal,
+            scheduler: leader.scheduler.clone(),
+            completion: leader.completion.clone(),
+            via: leader.via.clone(),
+            metric: ranking.metric.key().to_owned(),
+            focus: ranking.focus.name(),
+            sentence: verdict.sentence(),
+            reason: verdict.because.clone(),
+            caveats: verdict.caveats.clone(),
+        }
+    }
 }

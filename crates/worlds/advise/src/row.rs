@@ -1,6 +1,6 @@
 //! One scheduler's row in a ranking, and the estimates in it.
 
-use crate::criterion::Metric;
+use crate::metric::Metric;
 use dumbwaiter_measure::{Difference, TestKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Estimate {
 
 /// One scheduler in a ranking.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct RankingRow {
     /// Name of the device.
     pub device: String,
     /// Name of the variant of the scenario; empty if it has none.
@@ -74,7 +74,7 @@ fn yes() -> bool {
     true
 }
 
-impl Row {
+impl RankingRow {
     /// The scheduler's name, followed by its values on the axes that vary.
     pub fn name(&self, axes: Axes) -> String {
         axes.name(&self.scheduler, &self.via, &self.completion)
@@ -88,11 +88,6 @@ impl Row {
     /// Whether only a lower bound of a metric is known.
     pub fn is_lower_bound(&self, metric: Metric) -> bool {
         self.metrics.get(metric.key()).is_some_and(|estimate| estimate.at_least && estimate.mean.is_some())
-    }
-
-    /// Independent replicates in which the metric is known.
-    pub fn known(&self, metric: Metric) -> usize {
-        self.metrics.get(metric.key()).map_or(0, |estimate| estimate.n)
     }
 }
 
@@ -113,7 +108,7 @@ impl Axes {
     }
 
     /// The axes that vary among the rows of a ranking.
-    pub fn of_rows(rows: &[Row]) -> Axes {
+    pub fn of_rows(rows: &[RankingRow]) -> Axes {
         Axes::of(rows.iter().map(|r| (r.via.as_str(), r.completion.as_str())))
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use dumbwaiter_measure::{RunResult, latency_text, rate_text};
+use dumbwaiter_measure::RunResult;
 
 use crate::Goal;
 use crate::confidence::Confidence;
-use crate::criterion::{Focus, Metric};
 use crate::decision::{Decision, Doubt, Field, STARVES_AT};
 use crate::figures::repeats_a_recording;
-use crate::row::{Axes, Row};
+use crate::metric::Metric;
+use crate::row::{Axes, RankingRow};
 
 /// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
@@ -18,38 +18,25 @@ const LARGE: f64 = 0.10;
 /// A list in a sentence has so many entries at most.
 const LISTED_MAX: usize = 3;
 
-/// The value with its unit.
-pub(crate) fn shown(metric: Metric, value: f64) -> String {
-    match metric {
-        _ if value.is_nan() => "undefined".to_owned(),
-        Metric::StartUp if value.is_infinite() => "never".to_owned(),
-        _ if value.is_infinite() => "starved".to_owned(),
-        Metric::MbPerS => rate_text(value),
-        Metric::Iops => format!("{} IOPS", dumbwaiter_measure::count_text(value)),
-        Metric::StartUp => latency_text(value * 1e6),
-        Metric::DroppedFrames | Metric::Rejected => format!("{value:.1} %"),
-        Metric::Pv | Metric::Jain | Metric::ShareError => format!("{value:.3}"),
-        _ => latency_text(value),
-    }
-}
-
-/// Name of a metric in a sentence.
-pub(crate) fn named(metric: Metric, focus: &Focus) -> String {
-    match metric {
-        Metric::MbPerS => "throughput".to_owned(),
-        Metric::StartUp => "start-up time".to_owned(),
-        Metric::DroppedFrames => "part of dropped frames".to_owned(),
-        Metric::Rejected => "part of refused I/Os".to_owned(),
-        Metric::ShareError => "share error (deviation from the weights)".to_owned(),
-        Metric::Pv => "PV (deviation from the weights)".to_owned(),
-        _ => format!("p99 latency of {}", focus.name()),
-    }
-}
-
 /// `12 %`, `1.2 %`.
 pub(crate) fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     if percent.abs() < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// `-12 %`, `+3.1 %`.
+pub(crate) fn signed(fraction: f64) -> String {
+    let sign = if fraction < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", percent(fraction.abs()))
+}
+
+/// `p = 0.012`, `p < 0.001`.
+pub(crate) fn p_text(p: f64) -> String {
+    match p {
+        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p => format!("p = {p:.3}"),
+    }
 }
 
 /// An upper bound: never rounded down.
@@ -81,7 +68,7 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn row(&self, i: usize) -> &Row {
+    fn row(&self, i: usize) -> &RankingRow {
         &self.field.rows[i]
     }
 
@@ -111,7 +98,7 @@ impl Words<'_> {
     }
 
     fn value(&self, i: usize) -> String {
-        shown(self.decision.metric, self.row(i).mean(self.decision.metric))
+        self.decision.metric.shown(self.row(i).mean(self.decision.metric))
     }
 
     fn named_values(&self, of: &[usize]) -> Vec<String> {
@@ -119,7 +106,7 @@ impl Words<'_> {
     }
 
     fn figure(&self) -> String {
-        named(self.decision.metric, self.field.focus)
+        self.decision.metric.explained(self.field.focus)
     }
 
     fn superlative(&self) -> &'static str {
@@ -326,7 +313,7 @@ impl Words<'_> {
         let metric = d.metric;
         let all = || d.pool.iter().map(|i| self.row(*i).mean(metric)).filter(|v| v.is_finite());
         let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-        let range = match (shown(metric, low), shown(metric, high)) {
+        let range = match (metric.shown(low), metric.shown(high)) {
             (a, b) if a == b => a,
             (a, b) => format!("{a} to {b}"),
         };
@@ -397,11 +384,11 @@ impl Words<'_> {
             }
             Doubt::MayKeepThroughput(i) => {
                 // It is better by the first criterion, although the throughput may have decided among the others.
-                let value = |i: usize| shown(d.primary, self.row(i).mean(d.primary));
+                let value = |i: usize| d.primary.shown(self.row(i).mean(d.primary));
                 format!(
                     "{} has a better {} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
                     self.name(i),
-                    named(d.primary, self.field.focus),
+                    d.primary.explained(self.field.focus),
                     value(i),
                     self.name(leader),
                     value(leader),
@@ -417,8 +404,8 @@ impl Words<'_> {
                 self.value(i),
             ),
             Doubt::FloorMayStarve { better, fastest } => {
-                let value = |i: usize| shown(d.primary, self.row(i).mean(d.primary));
-                let figure = named(d.primary, self.field.focus);
+                let value = |i: usize| d.primary.shown(self.row(i).mean(d.primary));
+                let figure = d.primary.explained(self.field.focus);
                 format!(
                     "{} has a better {figure} ({}) than {} ({}), and only the throughput of {} rules it out, which may not count: {}; \
                      add --until 5%",
@@ -433,8 +420,8 @@ impl Words<'_> {
             Doubt::OnlyLowerBounds(metric) => format!(
                 "under each scheduler only a lower bound of the {} is known ({} and more), since I/Os were unfinished at the \
                  end, and nothing else differs; a longer --duration shows more",
-                named(metric, self.field.focus),
-                shown(metric, self.row(leader).mean(metric))
+                metric.explained(self.field.focus),
+                metric.shown(self.row(leader).mean(metric))
             ),
             Doubt::TooUncertain => self.uncertain(),
         }
@@ -481,7 +468,7 @@ impl Words<'_> {
             caveats.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
         }
         if let Some(metric) = d.unknown {
-            let figure = named(metric, self.field.focus);
+            let figure = metric.explained(self.field.focus);
             caveats.push(format!(
                 "of its {figure} only a lower bound is known, since I/Os were unfinished at the end; a longer --duration shows more"
             ));
@@ -532,9 +519,9 @@ impl Words<'_> {
             found.push(format!(
                 "{} has a {} of {} instead of {}, at {:.0} % of the best throughput",
                 self.name(i),
-                named(metric, self.field.focus),
-                shown(metric, value(&i)),
-                shown(metric, own(metric)),
+                metric.explained(self.field.focus),
+                metric.shown(value(&i)),
+                metric.shown(own(metric)),
                 100.0 * rate(&i) / most
             ));
         }
@@ -542,8 +529,8 @@ impl Words<'_> {
             let p99 = Metric::FocusP99;
             let quick = d.pool.iter().copied().find(|i| self.row(*i).mean(p99) < 0.7 * own(p99));
             if let Some(i) = quick {
-                let (a, b) = (shown(p99, self.row(i).mean(p99)), shown(p99, own(p99)));
-                found.push(format!("its {} is {b} where {} has {a}", named(p99, self.field.focus), self.name(i)));
+                let (a, b) = (p99.shown(self.row(i).mean(p99)), p99.shown(own(p99)));
+                found.push(format!("its {} is {b} where {} has {a}", p99.explained(self.field.focus), self.name(i)));
             }
         }
         if d.metric != Metric::ShareError {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::confidence::Confidence;
-use crate::criterion::Metric;
+use crate::metric::Metric;
 use crate::ranking::Ranking;
-use crate::row::{Estimate, Row};
+use crate::row::{Estimate, RankingRow};
 
 /// One scenario on one drive. Its runs carry the device and the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,19 +116,19 @@ impl Suite {
 
 fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
     let verdict = &ranking.verdict;
-    let metric = Metric::ALL.into_iter().find(|metric| metric.key() == verdict.decided_by);
-    let value = |row: &Row| row.metrics.get(&verdict.decided_by).map_or(f64::NAN, Estimate::value);
+    let metric = Metric::of_key(&verdict.decided_by);
+    let value = |row: &RankingRow| row.metrics.get(&verdict.decided_by).map_or(f64::NAN, Estimate::value);
     // With their block layers and completion methods where these differ, as the pool has them.
     let axes = ranking.axes();
     let worse_by = |metric: Metric| {
         let finite = ranking.rows.iter().filter(|row| verdict.pool.contains(&row.name(axes))).map(value);
         let finite = finite.filter(|v| v.is_finite());
         let best = finite.reduce(|a, b| if metric.better(b, a) { b } else { a }).unwrap_or(f64::NAN);
-        let one = |row: &Row| Some(metric.worse_by(value(row), best)).filter(|by| by.is_finite());
+        let one = |row: &RankingRow| Some(metric.worse_by(value(row), best)).filter(|by| by.is_finite());
         ranking.rows.iter().map(|row| (row.name(axes), one(row))).collect()
     };
     let worse_by: BTreeMap<String, Option<f64>> = metric.map(worse_by).unwrap_or_default();
-    let of = |row: &Row| worse_by.get(&row.name(axes)).copied().flatten().unwrap_or(f64::INFINITY);
+    let of = |row: &RankingRow| worse_by.get(&row.name(axes)).copied().flatten().unwrap_or(f64::INFINITY);
     let settable = ranking.rows.iter().filter(|row| row.can_be_set && worse_by.contains_key(&row.name(axes)));
     let worst = settable.reduce(|a, b| if of(b) > of(a) { b } else { a });
     SuiteLine {
@@ -149,7 +149,7 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
 
 /// How many times worse: twice the latency, or half of the throughput.
 fn times_worse(line: &SuiteLine, worse_by: f64) -> Option<f64> {
-    let higher = Metric::ALL.iter().any(|metric| metric.key() == line.decided_by && metric.higher_is_better());
+    let higher = Metric::of_key(&line.decided_by).is_some_and(Metric::higher_is_better);
     let by = worse_by.max(0.0);
     let times = if higher { 1.0 / (1.0 - by) } else { 1.0 + by };
     Some(times).filter(|times| times.is_finite() && *times > 0.0)
@@ -157,10 +157,10 @@ fn times_worse(line: &SuiteLine, worse_by: f64) -> Option<f64> {
 
 /// Of all cases, then of each drive at each fill.
 fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
-    type Place = (String, String, Option<u8>);
+    type DriveAtFill = (String, String, Option<u8>);
     let names = judged.iter().flat_map(|(line, _)| line.worse_by.keys());
     let schedulers: BTreeSet<&String> = names.collect();
-    let mut places: Vec<Place> = vec![(String::new(), String::new(), None)];
+    let mut places: Vec<DriveAtFill> = vec![(String::new(), String::new(), None)];
     for (line, _) in judged {
         let place = (line.case.drive_class.clone(), line.case.device.clone(), line.case.fill_percent);
         if !places.contains(&place) {

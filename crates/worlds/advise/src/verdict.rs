@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confidence::Confidence;
 use crate::decision::{Decision, Field};
-use crate::row::{Axes, Row};
+use crate::row::{Axes, RankingRow};
 use crate::sentence::Words;
 use crate::usage::Usage;
 
@@ -79,7 +79,7 @@ impl Verdict {
         let axes = Axes::of_rows(field.rows);
         let name = |i: usize| field.rows[i].name(axes);
         let words = Words { field, decision, axes };
-        let leader: &Row = &field.rows[decision.leader];
+        let leader: &RankingRow = &field.rows[decision.leader];
         let set = matches!(decision.confidence, Confidence::Clear | Confidence::Likely);
         let spread = decision.beaten.iter().map(|i| decision.worse[*i].by).filter(|by| by.is_finite());
         let spread = spread.fold(f64::NAN, f64::max);

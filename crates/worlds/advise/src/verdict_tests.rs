@@ -6,7 +6,6 @@ use dumbwaiter_measure::RunResult;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sentence::shown;
 use crate::test_runs::template;
 use crate::{Conditions, Goal, Metric, Offered, rank_under};
 
@@ -83,7 +82,7 @@ fn check_figures(text: &str, metric: Metric, of: &BTreeMap<&str, f64>) -> Result
         for (at, _) in text.match_indices(name) {
             let after = text[at + name.len()..].trim_start();
             if after.starts_with(|c: char| c.is_ascii_digit()) {
-                prop_assert!(after.starts_with(&shown(metric, *value)), "{name} is {}: {text}", shown(metric, *value));
+                prop_assert!(after.starts_with(&metric.shown(*value)), "{name} is {}: {text}", metric.shown(*value));
             }
         }
     }
@@ -122,7 +121,7 @@ proptest! {
         let best = *truth.pool.iter().reduce(|a, b| if metric.better(value(b), value(a)) { b } else { a }).unwrap();
         if let (Some(name), true) = (&verdict.recommended, text.contains(": it has the ")) {
             prop_assert!(!metric.better(value(best), value(name)), "{} is better: {}", best, text);
-            prop_assert!(text.contains(&format!(": {}", shown(metric, value(name)))), "{}", text);
+            prop_assert!(text.contains(&format!(": {}", metric.shown(value(name)))), "{}", text);
         }
         if let Some(at) = text.find(" has the ").filter(|_| verdict.recommended.is_none()) {
             prop_assert!(text[..at].ends_with(best), "{} is the best: {}", best, text);
@@ -144,7 +143,7 @@ proptest! {
         // A range has every figure of the pool.
         if verdict.confidence == Confidence::NoDifference {
             let (low, high) = truth.pool.iter().fold((f64::INFINITY, 0.0f64), |(l, h), n| (l.min(value(n)), h.max(value(n))));
-            prop_assert!(text.contains(&shown(metric, low)) && text.contains(&shown(metric, high)), "{}", text);
+            prop_assert!(text.contains(&metric.shown(low)) && text.contains(&metric.shown(high)), "{}", text);
         }
         // Of those that are called worse each mean is; of ties none is beyond its bound.
         if let (Some(name), Some(by)) = (&verdict.recommended, verdict.may_be_better_by) {

@@ -29,6 +29,7 @@ fn key(cell: &Cell) -> String {
     format!("{device}\n{}\n{scheduler}\n{completion}\n{replicate}\n{variant}\n{work}", stack.name())
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl World for Cached<'_> {
     fn about(&self) -> About {
         self.world.about()

@@ -86,9 +86,9 @@ mod tests {
         let command = overrides.command(&paths, Goal::Latency);
         assert_eq!(command, "dumbwaiter compare 'my load.toml' --duration 200ms --replicates 2 --goal latency");
         assert_eq!(Overrides::default().command(&[], Goal::default()), "dumbwaiter compare");
-        let world_options = vec![("--on", "my disk".to_owned()), ("--allow-writes", String::new())];
+        let world_options = vec![("--on", "my disk".to_owned()), ("--destroy", "my disk".to_owned())];
         let on_a_drive = Overrides { world_options, ..Overrides::default() };
-        assert_eq!(on_a_drive.command(&[], Goal::default()), "dumbwaiter compare --on 'my disk' --allow-writes");
+        assert_eq!(on_a_drive.command(&[], Goal::default()), "dumbwaiter compare --on 'my disk' --destroy 'my disk'");
         assert_eq!(with_option(&command, "--replicates", "5"), command.replace("replicates 2", "replicates 5"));
         assert_eq!(with_option("dumbwaiter compare a", "--schedulers", "b,c"), "dumbwaiter compare a --schedulers b,c");
         assert_eq!(quoted("it's"), "'it'\\''s'");

@@ -7,6 +7,7 @@
 //! What compares does not know which world it drives.
 #![forbid(unsafe_code)]
 
+mod block_layer;
 mod cached;
 mod cell;
 mod command;
@@ -28,6 +29,7 @@ mod tune;
 mod until;
 mod world;
 
+pub use block_layer::{BlockDevice, replacements};
 pub use cached::Cached;
 pub use cell::{Cell, CellResult, DbBench, Stack, Work};
 pub use compare::{Comparison, Ending, compare};

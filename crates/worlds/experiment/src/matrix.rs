@@ -60,11 +60,6 @@ impl Matrix {
         self.results[cell].as_ref()
     }
 
-    /// How many cells have a result.
-    pub fn finished(&self) -> usize {
-        self.order.len()
-    }
-
     /// The finished results: in the order of the cells where runs are independent, in the order of the runs where they
     /// share a device.
     pub fn into_results(self, concurrency: Concurrency) -> Vec<CellResult> {

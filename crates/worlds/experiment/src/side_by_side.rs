@@ -14,6 +14,7 @@ impl SideBySide<'_> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl World for SideBySide<'_> {
     fn about(&self) -> About {
         let mut all = self.0.iter().map(|world| world.about());

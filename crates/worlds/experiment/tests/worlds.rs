@@ -156,7 +156,7 @@ fn a_matrix_goes_on_where_it_was_ended() {
     let world = Fake { breaks_at: Some(2), ..fake(Stack::Kernel, Concurrency::Rotation) };
     let mut matrix = Matrix::new(cells());
     assert!(matches!(matrix.run(&world, &Control::default()), Finished::Failed(_)));
-    assert_eq!(matrix.finished(), 2);
+    assert_eq!((0..matrix.cells().len()).filter(|cell| matrix.result(*cell).is_some()).count(), 2);
     // A later session restores what the first one finished.
     let mut resumed = Matrix::new(cells());
     for i in 0..matrix.cells().len() {

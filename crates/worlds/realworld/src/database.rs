@@ -211,7 +211,7 @@ fn refusal(device: &DeviceUnderTest, pairs: u64) -> Option<String> {
         Some("db_bench is not installed (Debian: apt-get install rocksdb-tools)".to_owned())
     } else if new && !device.options().allow_writes {
         Some(format!(
-            "RocksDB needs a file system, and making one destroys what is on {path}: --allow-writes allows it; on \
+            "RocksDB needs a file system, and making one destroys what is on {path}: --destroy {path} allows it; on \
              a mounted drive give --dir FOLDER in place of --on"
         ))
     } else if new && !uses.is_empty() {

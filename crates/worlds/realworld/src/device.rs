@@ -72,7 +72,7 @@ impl DeviceUnderTest {
         let disk_options = Options {
             direct: !options.buffered,
             allow_writes: options.allow_writes,
-            exclusive: options.confirmed.is_none(),
+            exclusive: facts.uses.is_empty() || options.confirmed.is_none(),
             verify: options.verify.clone(),
             keep_going: options.keep_going,
             round_out: options.round_out,
@@ -142,11 +142,6 @@ impl DeviceUnderTest {
         &self.notes
     }
 
-    /// Why runs have no energy, in one line; `None` where they have it.
-    pub fn no_energy(&self) -> Option<&str> {
-        self.no_energy.as_deref()
-    }
-
     /// Which meter gives the energy, or why there is none, in one line; `None` where it comes from no meter.
     pub fn energy_note(&self) -> Option<&str> {
         self.energy_note.as_deref()
@@ -177,7 +172,7 @@ impl DeviceUnderTest {
         let path = self.path.display();
         if let Some(task) = self.forbidden_writer(scenario) {
             return Err(Failure::refused(format!(
-                "task `{task}` writes, and {path} is opened for reading only; --allow-writes allows it and destroys the data on it; \
+                "task `{task}` writes, and {path} is opened for reading only; --destroy {path} allows it and destroys the data on it; \
                  expected a load that only reads, such as scenarios/real-drive.toml"
             )));
         }
@@ -194,7 +189,7 @@ impl DeviceUnderTest {
     /// Checks that all worlds of the device share.
     pub(crate) fn supports(&self, scenario: &Scenario, completion: Completion) -> Result<(), Refusal> {
         if self.forbidden_writer(scenario).is_some() {
-            let text = "loads that write; --allow-writes runs them, and destroys what is on the device";
+            let text = "loads that write; --destroy PATH runs them, and destroys what is on the device";
             return Err(Refusal(text.into()));
         }
         if self.too_small(scenario).is_some() {
@@ -380,7 +375,7 @@ impl DeviceUnderTest {
                 Err(failure) => {
                     // There is no result that could carry them.
                     notes.iter().for_each(|note| self.announce(note));
-                    let what = "the runs have no energy; `dumbwaiter energy` can add it to their JSON later";
+                    let what = "the runs have no energy; `dumbwaiter report energy` can add it to their JSON later";
                     return Err(failure.of(what));
                 }
             }

@@ -34,8 +34,8 @@ pub(crate) enum EventKind {
     Send,
     /// A timer of the block layer.
     Timer,
-    /// A scheduled change, by its index.
-    Change(u32),
+    /// A scheduled change.
+    Change,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Setup, TickClock};
-use dumbwaiter_devices::{DeviceModel, Kind};
-use dumbwaiter_experiment::{CellResult, Control};
+use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup};
+use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_experiment::{BlockDevice, CellResult, Control, replacements};
 use dumbwaiter_measure::{
-    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
+    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
-use dumbwaiter_scenario::{Scenario, SchedulerChange};
+use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::load::{RunLimit, applications};
 use dumbwaiter_schedulers::Choice;
 
 use crate::host::{self, Completion, Host};
 use crate::power;
-use crate::run::{Replacement, Run, RunParts, Until};
+use crate::run::{Replacement, Run, RunParts};
 
 /// Why a scenario could not be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -67,16 +68,6 @@ impl Prepared {
         Ok(Prepared { load: dumbwaiter_scenario::load::Prepared::new(scenario)? })
     }
 
-    /// Notes on the traces, for the report.
-    pub fn notes(&self) -> &[String] {
-        &self.load.notes
-    }
-
-    /// Virtual length of one run, if it is known before the run.
-    pub fn expected(&self) -> Option<Nanos> {
-        self.load.expected()
-    }
-
     /// Simulates one cell with the first of the scenario's completion methods.
     pub fn run(
         &self,
@@ -115,11 +106,7 @@ pub(crate) fn run(
         start(prepared, model, choice, completion, replicate, control)?;
     let s = prepared.scenario();
     let mut outcome = run.finish();
-    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
-        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
-        dumbwaiter_scenario::load::application(name, &tenants[tenant.0 as usize], outcome)
-    });
-    let applications = applications.collect();
+    let applications = applications(std::mem::take(&mut outcome.applications), &tasks, &tenants);
     let skipped = replays.finish(outcome.issued_late)?;
     let cancelled = outcome.cancelled;
     if let Some(fault) = outcome.layer.fault() {
@@ -142,7 +129,7 @@ pub(crate) struct Started<'a> {
     pub(crate) setup: Setup,
     replays: dumbwaiter_scenario::load::Replays,
     tasks: Vec<TaskSpec>,
-    tenants: Vec<String>,
+    tenants: Vec<TenantSpec>,
     seed: u64,
     profile: &'static host::Profile,
     cpus: u16,
@@ -164,7 +151,7 @@ pub(crate) fn start<'a>(
     let cpus = config.setup.cpus;
     let load = prepared.load(seed, facts.capacity_sectors, cpus)?;
     let tasks = load.task_specs.clone();
-    let tenants: Vec<String> = load.tenant_specs.iter().map(|t| t.name.clone()).collect();
+    let tenants = load.tenant_specs.clone();
     let recorder = Recorder::new(RecorderConfig {
         warmup: s.warmup,
         interval: s.series,
@@ -172,12 +159,12 @@ pub(crate) fn start<'a>(
         tasks: load.task_specs,
     });
     let profile = host_profile(&s.host.profile)?;
-    let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
+    let legacy_link = facts.rotational || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
     let device_seed = seed ^ DEVICE_SEED;
-    let replacements = replacements(s, config.setup)?;
+    let exchanges = exchanges(s, config.setup)?;
     let classes = choice.uses_classes(config.setup)
-        || replacements.iter().any(|(stack, _)| stack.scheduler.class_weights().is_some());
+        || exchanges.iter().any(|(stack, _)| stack.scheduler.class_weights().is_some());
     let device = if classes { model.build_with_classes(device_seed) } else { model.build(device_seed) };
     let run = Run::new(RunParts {
         config,
@@ -187,14 +174,11 @@ pub(crate) fn start<'a>(
         device,
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
         recorder,
+        limits: load.limits,
         threads: load.threads,
         changes: load.changes,
-        schedulers: replacements,
-        until: Until {
-            time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
-            warmup: s.warmup,
-            ios: s.limit.unwrap_or(u64::MAX),
-        },
+        schedulers: exchanges,
+        limit: RunLimit::of(s),
         seed: seed ^ CPU_SEED,
         control,
     });
@@ -219,44 +203,30 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
 }
 
 /// The schedulers of the scenario's exchanges, in order.
-fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
-    // `rotational` has been written by then.
-    let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
-    let make = |change: &SchedulerChange| {
-        let choice = Choice::parse(&change.scheduler.to_string()).map_err(|why| Error::Setting {
-            key: "change.scheduler",
-            value: change.scheduler.to_string(),
-            expected: why.to_string(),
-        })?;
-        Ok((choice.build(setup), host::scheduler_cost(choice.entry().name)))
-    };
-    s.changes.iter().map(make).collect()
+fn exchanges(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
+    let all = replacements(s, setup).map_err(|(change, why)| Error::Setting {
+        key: "change.scheduler",
+        value: change.scheduler.to_string(),
+        expected: why.to_string(),
+    })?;
+    Ok(all.into_iter().map(|(choice, built)| (built, host::scheduler_cost(choice.entry().name))).collect())
 }
 
 fn config(s: &Scenario, model: &DeviceModel) -> Config {
     let facts = model.facts();
-    let depth = s.queue_depth.map_or(facts.depth, |d| d.min(facts.depth)).max(1);
     let cpus = s.host.cpus.max(1);
-    let hw_queues = s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus);
-    let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
-    let nr_requests = s.nr_requests.unwrap_or_else(|| Setup::default_nr_requests(facts.depth));
-    let max_sectors = facts.max_sectors.min(Limits::default().max_sectors);
-    Config {
-        setup: Setup {
-            clock,
-            cpus,
-            hw_queues,
-            nr_requests,
-            device_depth: depth,
-            rotational: s.host.rotational.unwrap_or(facts.rotational),
-            at_attach: AtAttach { nr_requests: s.host.nr_requests_at_attach, rotational: Some(facts.rotational) },
-        },
-        limits: Limits { max_sectors, ..Limits::default() },
-        nomerges: s.nomerges,
+    let device = BlockDevice {
+        depth: facts.depth,
+        used_depth: facts.depth,
+        cpus,
+        hw_queues: s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus),
+        max_sectors: facts.max_sectors.min(Limits::default().max_sectors),
+        rotational: facts.rotational,
         volatile_cache: facts.volatile_cache,
         fua: facts.fua,
         tasks_sleep: true,
-    }
+    };
+    device.config(s)
 }
 
 fn device_counters(counters: &dumbwaiter_devices::Counters) -> BTreeMap<String, f64> {

@@ -14,5 +14,5 @@ mod world;
 
 pub use episode::Episode;
 pub use experiment::{Error, Prepared, host_profile};
-pub use run::{Period, PeriodEnd, Replacement, Run, RunOutput, RunParts, Until};
+pub use run::{Period, PeriodEnd, Replacement, Run, RunOutput, RunParts};
 pub use world::Simulator;

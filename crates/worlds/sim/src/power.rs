@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_devices::{DeviceModel, Kind};
+use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_measure::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 
 use crate::host::{Activity, Profile, R230_5_15, R230_5_18};
@@ -41,10 +41,7 @@ pub(crate) fn joules(
     };
     // The dies of a flash drive work in parallel, so its link measures its busy time. Both may be reserved beyond the
     // end.
-    let busy = match model.kind() {
-        Kind::Hdd => counters.media_busy,
-        _ => counters.link_busy,
-    };
+    let busy = if model.facts().rotational { counters.media_busy } else { counters.link_busy };
     let device_times = DeviceTimes {
         busy_s: busy.min(span).as_secs_f64(),
         commands: (counters.reads + counters.writes + counters.flushes + counters.discards) as f64,

@@ -10,7 +10,6 @@ mod servers;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
@@ -19,7 +18,7 @@ use dumbwaiter_linux::filesystem::TemporaryFolder;
 use dumbwaiter_linux::meters::SystemCalls;
 use dumbwaiter_measure::median;
 use dumbwaiter_report::{Align, Style, table};
-use dumbwaiter_serve::{LoadReport, NbdLoad, VhostLoad};
+use dumbwaiter_serve::bench::{ClosedLoop, Endpoint};
 use serde::Serialize;
 
 use self::cpu_groups::CpuGroups;
@@ -206,18 +205,13 @@ impl<'a> Work<'a> {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let clients: Vec<_> = (0..case.connections)
             .map(|number| {
-                if case.protocol == VHOST_USER {
-                    return machine(&server, case, &stop, &done);
-                }
-                let load = NbdLoad {
-                    address: server.address().clone(),
-                    export: server.export().to_owned(),
+                let load = ClosedLoop {
+                    endpoint: endpoint(&server, case),
                     writes: case.op.contains("write"),
                     sequential: !case.op.starts_with("rand"),
                     block_bytes: case.block_bytes,
                     depth: case.depth,
                     seed: u64::from(number),
-                    span: None,
                 };
                 let (stop, done) = (stop.clone(), done.clone());
                 std::thread::spawn(move || load.run(&stop, &done))
@@ -236,25 +230,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A virtual machine's driver as the client.
-fn machine(
-    server: &RunningServer,
-    case: &Case,
-    stop: &Arc<AtomicBool>,
-    done: &Arc<AtomicU64>,
-) -> JoinHandle<std::result::Result<LoadReport, dumbwaiter_serve::Error>> {
-    let load = VhostLoad {
-        socket: server.socket().to_owned(),
-        writes: case.op.contains("write"),
-        sequential: !case.op.starts_with("rand"),
-        block_bytes: case.block_bytes,
-        depth: case.depth as u16,
-        seed: 0,
-        span: None,
-        poll: case.op.ends_with("polled"),
-    };
-    let (stop, done) = (stop.clone(), done.clone());
-    std::thread::spawn(move || load.run(&stop, &done))
+/// Where the clients of a case find the disk.
+fn endpoint(server: &RunningServer, case: &Case) -> Endpoint {
+    match case.protocol {
+        VHOST_USER => Endpoint::Vhost { socket: server.socket().to_owned(), poll: case.op.ends_with("polled") },
+        _ => Endpoint::Nbd(server.address().clone(), server.export().to_owned()),
+    }
 }
 
 /// The figures of a server under a load that runs.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_experiment::Failure;
-use dumbwaiter_serve::Address;
+use dumbwaiter_serve::bench::Address;
 
 use super::plan::Plan;
 

@@ -5,8 +5,8 @@ use super::figure::{Figure, Group, Mean, figure, log_axis};
 use super::heat_maps::heat_maps;
 use super::over_time::{is_empty, over_time};
 use super::palette::Look;
-use dumbwaiter_advise::{Ranking, Row};
-use dumbwaiter_measure::{Cdf, RunResult};
+use dumbwaiter_advise::{Ranking, RankingRow};
+use dumbwaiter_measure::{Cdf, Latency, RunResult};
 use serde_json::{Value, json};
 
 /// Error bars of a trace.
@@ -23,38 +23,23 @@ fn values(means: &[Mean]) -> Vec<f64> {
 }
 
 /// The requests of a latency plot.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Write,
-    All,
+struct OpKind {
+    name: &'static str,
+    title: &'static str,
+    latency: fn(&RunResult) -> &Latency,
+    cdf: fn(&RunResult) -> &Cdf,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Read => "reads",
-            Kind::Write => "writes",
-            Kind::All => "all requests",
-        }
-    }
-
-    fn latency(self, run: &RunResult) -> &dumbwaiter_measure::Latency {
-        match self {
-            Kind::Read => &run.read.latency_us,
-            Kind::Write => &run.write.latency_us,
-            Kind::All => &run.latency_us,
-        }
-    }
-
-    fn cdf(self, run: &RunResult) -> &Cdf {
-        match self {
-            Kind::Read => &run.latency_cdf.read,
-            Kind::Write => &run.latency_cdf.write,
-            Kind::All => &run.latency_cdf.all,
-        }
-    }
-}
+const READS: OpKind =
+    OpKind { name: "reads", title: "Latency of reads", latency: |r| &r.read.latency_us, cdf: |r| &r.latency_cdf.read };
+const WRITES: OpKind = OpKind {
+    name: "writes",
+    title: "Latency of writes",
+    latency: |r| &r.write.latency_us,
+    cdf: |r| &r.latency_cdf.write,
+};
+const ALL: OpKind =
+    OpKind { name: "all requests", title: "Latency", latency: |r| &r.latency_us, cdf: |r| &r.latency_cdf.all };
 
 /// The unit of time of an axis, from its shortest typical latency: name and length in us.
 fn unit(groups: &[Group], figure: impl Fn(&RunResult) -> f64) -> (&'static str, f64) {
@@ -73,16 +58,12 @@ pub(super) fn figures(groups: &[Group], ranking: &Ranking, detail: &Detail) -> V
         n => format!("Mean of {n} runs of each scheduler; error bars are 95 % confidence intervals of the mean."),
     };
     let (reads, writes) = (runs().any(|r| r.read.count > 0), runs().any(|r| r.write.count > 0));
-    let kinds = match (reads, writes) {
-        (true, true) => vec![Kind::Read, Kind::Write],
-        (true, false) => vec![Kind::Read],
-        (false, true) => vec![Kind::Write],
-        (false, false) => vec![Kind::All],
-    };
-    let mut all = Vec::new();
-    for kind in &kinds {
-        all.push(percentiles(groups, *kind, kinds.len() == 1, &of));
+    let mut kinds: Vec<&OpKind> =
+        [(reads, &READS), (writes, &WRITES)].into_iter().filter(|k| k.0).map(|k| k.1).collect();
+    if kinds.is_empty() {
+        kinds.push(&ALL);
     }
+    let mut all: Vec<Figure> = kinds.iter().map(|kind| percentiles(groups, kind, kinds.len() == 1, &of)).collect();
     if detail.lines {
         all.push(distribution(groups, kinds[0], &of));
         all.push(tail(groups, kinds[0], &of));
@@ -105,7 +86,7 @@ pub(super) fn figures(groups: &[Group], ranking: &Ranking, detail: &Detail) -> V
 
 /// Groups in the order of the ranking.
 fn by_rank<'a, 'b>(groups: &'b [Group<'a>], ranking: &Ranking) -> Vec<&'b Group<'a>> {
-    let configuration = |row: &Row| (row.scheduler.clone(), row.via.clone(), row.completion.clone());
+    let configuration = |row: &RankingRow| (row.scheduler.clone(), row.via.clone(), row.completion.clone());
     let rank = |group: &Group| {
         let (scheduler, via, completion) = group.runs[0].configuration();
         let own = (scheduler.to_owned(), via.to_owned(), completion.to_owned());
@@ -124,12 +105,12 @@ fn line(look: &Look, x: Value, y: Value, hover: String) -> Value {
     })
 }
 
-fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
-    let (unit, us) = unit(groups, |r| kind.latency(r).p50);
-    let names = ["p50", "p95", "p99", "p99.9", "max"];
-    let get: [fn(&dumbwaiter_measure::Latency) -> f64; 5] = [|l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max];
+fn percentiles(groups: &[Group], kind: &OpKind, wide: bool, of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| (kind.latency)(r).p50);
+    let names = Latency::PERCENTILES.map(|(name, ..)| name);
     let trace = |g: &Group| {
-        let means: Vec<Mean> = get.iter().map(|get| g.mean(|r| get(kind.latency(r)) / us)).collect();
+        let means: Vec<Mean> =
+            Latency::PERCENTILES.iter().map(|(.., get)| g.mean(|r| get((kind.latency)(r)) / us)).collect();
         let hover = format!("%{{x}}: %{{y:.4g}} {unit}");
         let mut trace = line(g.look, json!(names), json!(values(&means)), hover);
         trace["mode"] = json!("lines+markers");
@@ -138,18 +119,11 @@ fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
         trace
     };
     let data: Vec<Value> = groups.iter().map(trace).collect();
-    let title = if kind == Kind::Write {
-        "Latency of writes"
-    } else if kind == Kind::Read {
-        "Latency of reads"
-    } else {
-        "Latency"
-    };
     let layout = json!({
-        "xaxis": {"title": {"text": format!("percentile of {}", kind.name())}, "type": "category"},
+        "xaxis": {"title": {"text": format!("percentile of {}", kind.name)}, "type": "category"},
         "yaxis": log_axis(format!("latency, {unit} (log)"), &data, "y"),
     });
-    figure(title, format!("From submission to completion. {of}"), wide, data, layout)
+    figure(kind.title, format!("From submission to completion. {of}"), wide, data, layout)
 }
 
 /// The mean of the distributions of several runs, thinned like each of them.
@@ -179,9 +153,9 @@ fn pooled(cdfs: &[&Cdf]) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// A line per scheduler of its pooled distribution, each fraction as `y` makes it.
-fn distributions(groups: &[Group], kind: Kind, us: f64, hover: &str, y: impl Fn(f64) -> Option<f64>) -> Vec<Value> {
+fn distributions(groups: &[Group], kind: &OpKind, us: f64, hover: &str, y: impl Fn(f64) -> Option<f64>) -> Vec<Value> {
     let trace = |g: &Group| {
-        let cdfs: Vec<&Cdf> = g.runs.iter().map(|r| kind.cdf(r)).filter(|c| !c.us.is_empty()).collect();
+        let cdfs: Vec<&Cdf> = g.runs.iter().map(|r| (kind.cdf)(r)).filter(|c| !c.us.is_empty()).collect();
         let (x, fraction) = pooled(&cdfs);
         let points: Vec<(f64, f64)> = x.iter().zip(fraction).filter_map(|(x, f)| Some((x / us, y(f)?))).collect();
         let x: Vec<f64> = points.iter().map(|p| p.0).collect();
@@ -196,24 +170,24 @@ fn without_bars(of: &str) -> String {
     of.split_once(';').map_or(of.to_string(), |(runs, _)| format!("{runs}."))
 }
 
-fn distribution(groups: &[Group], kind: Kind, of: &str) -> Figure {
-    let (unit, us) = unit(groups, |r| kind.latency(r).p50);
+fn distribution(groups: &[Group], kind: &OpKind, of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| (kind.latency)(r).p50);
     let hover = format!("%{{y:.1f}} % within %{{x:.4g}} {unit}");
     let data = distributions(groups, kind, us, &hover, |f| Some(f * 100.0));
     let layout = json!({
-        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name()), &data, "x"),
+        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name), &data, "x"),
         "yaxis": {"title": {"text": "finished within, %"}, "range": [0, 101]},
     });
     let caption = format!("Cumulative distribution: further left is faster. {}", without_bars(of));
     figure("Latency distribution", caption, false, data, layout)
 }
 
-fn tail(groups: &[Group], kind: Kind, of: &str) -> Figure {
-    let (unit, us) = unit(groups, |r| kind.latency(r).p50);
+fn tail(groups: &[Group], kind: &OpKind, of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| (kind.latency)(r).p50);
     let hover = format!("%{{y:.3g}} % take longer than %{{x:.4g}} {unit}");
     let data = distributions(groups, kind, us, &hover, |f| (f < 1.0).then_some((1.0 - f) * 100.0));
     let layout = json!({
-        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name()), &data, "x"),
+        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name), &data, "x"),
         "yaxis": log_axis("take longer, % (log)".to_string(), &data, "y"),
     });
     let caption = format!("Complementary distribution: lower is better. {}", without_bars(of));

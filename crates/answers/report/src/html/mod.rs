@@ -14,14 +14,14 @@ pub use page::{HeatMap, Page, PageSection, Plot, PlotLine};
 
 use crate::advice::SurveyPoint;
 use crate::applications::applications;
-use crate::compare::{absent_note, apply_title, circumstances, headline, is_absent, place};
+use crate::compare::{absent_note, apply_title, circumstances, headline, is_absent};
 use crate::file::{Error, write_file};
 use crate::grid::word_columns;
-use crate::ranking_columns::{Column, Extent, columns};
+use crate::ranking_columns::{Column, columns};
 use crate::suite::suite_grids;
 use conditions::conditions;
 use detail::Detail;
-use dumbwaiter_advise::{Advice, Document, Ranking, Row};
+use dumbwaiter_advise::{Advice, Document, Extent, Ranking, RankingRow};
 use dumbwaiter_measure::{Difference, RunResult, latency_text};
 use figure::{Figure, Group};
 use figures::figures;
@@ -261,21 +261,21 @@ fn section(
         document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
     Section {
         id: format!("device-{number}"),
-        place: place(ranking),
+        place: ranking.place(),
         headline: headline(&ranking.verdict),
         certainty: ranking.verdict.certainty.clone(),
         circumstances: circumstances(ranking),
         apply_title: apply_title(&ranking.verdict.apply),
         apply: ranking.verdict.apply.clone(),
         undo: ranking.verdict.undo.clone(),
-        sentence: recommendation.unwrap_or(&ranking.recommendation).sentence.clone(),
-        caveats: ranking.recommendation.caveats.clone(),
+        sentence: recommendation.map_or_else(|| ranking.verdict.sentence(), |r| r.sentence.clone()),
+        caveats: ranking.verdict.caveats.clone(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         tested: ranking.is_tested(),
         absent_note: absent_note(ranking),
         columns: columns
             .iter()
-            .map(|c| (c.name.clone(), if c.unit_name == "us" { "µs" } else { c.unit_name }))
+            .map(|c| (c.name.clone(), if c.scale.name == "us" { "µs" } else { c.scale.name }))
             .collect(),
         rows: rows.collect(),
         legend: groups.iter().map(|g| view(g.look)).collect(),
@@ -286,7 +286,13 @@ fn section(
 }
 
 /// A row of the table; `None` for one that no group has.
-fn row_view(document: &Document, ranking: &Ranking, looks: &[Look], columns: &[Column], row: &Row) -> Option<RowView> {
+fn row_view(
+    document: &Document,
+    ranking: &Ranking,
+    looks: &[Look],
+    columns: &[Column],
+    row: &RankingRow,
+) -> Option<RowView> {
     let name = label(document, (&row.scheduler, &row.via, &row.completion));
     let value = |column: &Column| {
         let estimate = row.metrics.get(column.metric.key())?;

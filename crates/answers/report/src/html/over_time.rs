@@ -5,59 +5,23 @@ use super::figure::{Figure, Group, figure, log_axis};
 use dumbwaiter_measure::{RunResult, Series};
 use serde_json::{Value, json};
 
-/// A series that is plotted.
-struct Plotted {
-    title: &'static str,
-    axis: &'static str,
-    unit: &'static str,
-    of: fn(&Series) -> &[f64],
-    /// Of joined intervals the highest counts, otherwise their mean.
-    highest: bool,
-    log: bool,
-}
+/// A series that is plotted: title, label of the axis, unit, and values.
+struct Plotted(&'static str, &'static str, &'static str, fn(&Series) -> &[f64]);
 
 const PLOTTED: [Plotted; 5] = [
-    Plotted {
-        title: "p99 latency over time",
-        axis: "p99 latency, ms (log)",
-        unit: "ms",
-        of: |s| &s.p99_us,
-        highest: true,
-        log: true,
-    },
-    Plotted {
-        title: "IOPS over time",
-        axis: "I/Os per second",
-        unit: "IOPS",
-        of: |s| &s.iops,
-        highest: false,
-        log: false,
-    },
-    Plotted {
-        title: "Bandwidth over time",
-        axis: "bandwidth, MB/s",
-        unit: "MB/s",
-        of: |s| &s.mb_per_s,
-        highest: false,
-        log: false,
-    },
-    Plotted {
-        title: "Requests in the scheduler",
-        axis: "requests",
-        unit: "requests",
-        of: |s| &s.depth_scheduler,
-        highest: false,
-        log: false,
-    },
-    Plotted {
-        title: "Requests in the device",
-        axis: "requests",
-        unit: "requests",
-        of: |s| &s.depth_device,
-        highest: false,
-        log: false,
-    },
+    Plotted("p99 latency over time", "p99 latency, ms (log)", "ms", |s| &s.p99_us),
+    Plotted("IOPS over time", "I/Os per second", "IOPS", |s| &s.iops),
+    Plotted("Bandwidth over time", "bandwidth, MB/s", "MB/s", |s| &s.mb_per_s),
+    Plotted("Requests in the scheduler", "requests", "requests", |s| &s.depth_scheduler),
+    Plotted("Requests in the device", "requests", "requests", |s| &s.depth_device),
 ];
+
+impl Plotted {
+    /// Latencies have a logarithmic axis, and of joined intervals the highest counts, otherwise their mean.
+    fn is_latency(&self) -> bool {
+        self.2 == "ms"
+    }
+}
 
 /// The plots of all series.
 pub(super) fn over_time(groups: &[Group], detail: &Detail) -> Vec<Figure> {
@@ -65,6 +29,7 @@ pub(super) fn over_time(groups: &[Group], detail: &Detail) -> Vec<Figure> {
 }
 
 fn plot(plotted: &Plotted, groups: &[Group], detail: &Detail) -> Figure {
+    let Plotted(title, axis, unit, _) = *plotted;
     let mut data = Vec::new();
     for group in groups {
         let Some(band) = Band::of(plotted, &group.runs, detail.points) else { continue };
@@ -83,17 +48,17 @@ fn plot(plotted: &Plotted, groups: &[Group], detail: &Detail) -> Figure {
         let mut mean = trace(&band.mean);
         mean["line"] = json!({"color": group.look.colour, "dash": group.look.dash, "width": 2});
         mean["hoverinfo"] = json!("all");
-        mean["hovertemplate"] = json!(format!("%{{x:.2f}} s: %{{y:.4g}} {}", plotted.unit));
+        mean["hovertemplate"] = json!(format!("%{{x:.2f}} s: %{{y:.4g}} {unit}"));
         data.push(mean);
     }
-    let yaxis = match plotted.log {
-        true => log_axis(plotted.axis.to_owned(), &data, "y"),
-        false => json!({"title": {"text": plotted.axis}, "rangemode": "tozero"}),
+    let yaxis = match plotted.is_latency() {
+        true => log_axis(axis.to_owned(), &data, "y"),
+        false => json!({"title": {"text": axis}, "rangemode": "tozero"}),
     };
     let layout = json!({"xaxis": {"title": {"text": "time, s"}}, "yaxis": yaxis});
     let runs = groups.iter().map(|g| g.runs.len()).max().unwrap_or(0);
     let band = if runs > 1 { format!("Mean of {runs} runs; the band is their range.") } else { "One run.".to_owned() };
-    figure(plotted.title, band, true, data, layout)
+    figure(title, band, true, data, layout)
 }
 
 /// Replicates of a series, in intervals of the same times.
@@ -110,15 +75,15 @@ impl Band {
     /// At most `points` of them; `None` without any figure.
     fn of(plotted: &Plotted, runs: &[&RunResult], points: usize) -> Option<Band> {
         // Replicates may end at different times.
-        let length = runs.iter().map(|run| (plotted.of)(&run.series).len()).max()?;
+        let length = runs.iter().map(|run| (plotted.3)(&run.series).len()).max()?;
         let first = &runs.first()?.series;
         let joined = length.div_ceil(points.max(1)).max(1);
-        let scale = if plotted.unit == "ms" { 1e-3 } else { 1.0 };
+        let scale = if plotted.is_latency() { 1e-3 } else { 1.0 };
         let of_run = |run: &RunResult, at: usize| {
-            let values = (plotted.of)(&run.series);
+            let values = (plotted.3)(&run.series);
             let part = &values[values.len().min(at)..values.len().min(at + joined)];
             let known = || part.iter().filter(|v| v.is_finite()).map(|v| v * scale);
-            match (known().count(), plotted.highest) {
+            match (known().count(), plotted.is_latency()) {
                 (0, _) => None,
                 (_, true) => Some(known().fold(0.0, f64::max)),
                 (n, false) => Some(known().sum::<f64>() / n as f64),

@@ -15,11 +15,18 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     for (order, part, value) in [
         (&["set", "weight", "a", "700"][..], "/exports/0/weight", Value::from(700)),
         (&["set-weight", "a", "600"], "/exports/0/weight", 600.into()),
+        (&["set", "a", "weight=500", "limit_bytes=2MiB"], "/exports/0/weight", 500.into()),
+        (&["set", "a", "limit_iops=70"], "/exports/0/limit_bytes", (2 << 20).into()),
+        (&["set", "a", "limit_iops=none", "limit_bytes=none"], "/exports/0/limit_iops", Value::Null),
+        (&["set", "scheduler=bfq"], "/scheduler", "bfq".into()),
+        (&["set", "scheduler=headway"], "/scheduler", "headway".into()),
+        (&["set", "run_kib=64"], "/switches", 2.into()),
+        (&["set", "device_depth=16", "--disk", "0"], "/device_depth", 16.into()),
         (&["set", "limit", "b", "--iops", "50", "--bytes", "1MiB"], "/exports/1/limit_bytes", (1 << 20).into()),
         (&["set", "limit", "b"], "/exports/1/limit_iops", Value::Null),
         (&["set", "reservation", "b", "--iops", "20"], "/exports/1/reservation_iops", 20.into()),
         (&["set", "scheduler", "mq-deadline:fifo_batch=1"], "/scheduler", "mq-deadline:fifo_batch=1".into()),
-        (&["set", "setting", "fifo_batch", "4"], "/switches", 1.into()),
+        (&["set", "setting", "fifo_batch", "4"], "/switches", 3.into()),
         (&["set", "depth", "8"], "/device_depth", 8.into()),
         (&["set", "depth", "auto"], "/device_depth", 32.into()),
         (&["add", "c:offset=4GiB,size=1GiB,weight=5"], "/exports/2/name", "c".into()),
@@ -40,6 +47,16 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     assert!(config.ctl(&["snapshot", "a"]).starts_with("a: 1 requests\n"));
     for (order, reason) in [
         (&["set", "weight", "a", "0"][..], "expected 1 to 10000"),
+        (&["set", "a", "weight=0"], "expected 1 to 10000"),
+        (&["set", "nobody", "weight=5"], "there is no export `nobody`"),
+        (&["set", "a", "wieght=5"], "unknown key `wieght`"),
+        (&["set", "a", "weight=7", "offset=4GiB"], "restart"),
+        (&["set", "a", "weight=7", "size=9TiB"], "beyond the end of the target"),
+        (&["set", "a", "name=b"], "cannot change"),
+        (&["set", "a"], "expected KEY=VALUE"),
+        (&["set", "scheduler=elevator"], "elevator"),
+        (&["set", "device_depth=0"], "expected 1 to 4096, or auto"),
+        (&["set", "scheduler=bfq", "device_depth=4"], "one KEY=VALUE of a disk"),
         (&["set", "weight", "nobody", "5"], "there is no export `nobody`"),
         (&["set", "limit", "a", "--iops", "0"], "expected at least 1"),
         (&["set", "limit", "a", "--bytes", "many"], "--bytes"),
@@ -59,6 +76,7 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     ] {
         refused(&[&["ctl", "--control", &config.control], order].concat(), &[reason]);
     }
+    assert_eq!(stats()["exports"][0]["weight"], 500, "what is refused changes nothing");
     let drain = command().args(["ctl", "--control", &config.control, "drain", "a", "--timeout", "0"]).output().unwrap();
     assert_eq!(drain.status.code(), Some(1), "a client is still there");
     assert_eq!(
@@ -81,17 +99,18 @@ fn top_shows_a_running_server_once_as_text_and_as_json() {
     let client = agreed(&config.socket());
     (&client).write_all(&read_request(1, 4096)).unwrap();
     (&client).read_exact(&mut [0; 16 + 4096]).unwrap();
-    let shown = ok(&["top", "--control", &config.control, "--once"]);
+    let shown = ok(&["ctl", "top", "--control", &config.control, "--once"]);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     assert!(shown.contains("1 clients") && shown.contains("headway, 0 of 32 in the device"), "{shown}");
-    let view: Value = serde_json::from_str(&ok(&["top", "--control", &config.control, "--once", "--json"])).unwrap();
+    let view: Value =
+        serde_json::from_str(&ok(&["ctl", "top", "--control", &config.control, "--once", "--json"])).unwrap();
     let tenant = &view["disks"][0]["tenants"][0];
     assert_eq!((&view["schema"], &tenant["activity"]), (&1.into(), &"idle".into()));
     for key in ["name", "weight", "share", "due", "iops", "mb_per_s", "p50_ms", "p99_ms", "oldest_ms", "clients"] {
         assert!(tenant.get(key).is_some(), "{key}");
     }
     // Without a terminal it prints one view after another until it is ended.
-    let mut shows = Server::spawn(command().args(["top", "--control", &config.control, "--json"]));
+    let mut shows = Server::spawn(command().args(["ctl", "top", "--control", &config.control, "--json"]));
     for _ in 0..2 {
         let mut line = String::new();
         shows.output.read_line(&mut line).unwrap();
@@ -99,5 +118,5 @@ fn top_shows_a_running_server_once_as_text_and_as_json() {
     }
     shows.signal("TERM");
     assert_eq!(shows.ended().0, Some(0));
-    refused(&["top", "--once", "--control", "/no/such/socket"], &["no server answers on this socket"]);
+    refused(&["ctl", "top", "--once", "--control", "/no/such/socket"], &["no server answers on this socket"]);
 }

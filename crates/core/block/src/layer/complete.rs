@@ -1,8 +1,9 @@
 //! Completion: tags, the flush sequence, and the I/Os that finish with a request.
 
 use crate::Context;
+use crate::finished::Finished;
 use crate::layer::fault::FailedAttempts;
-use crate::layer::{BlockLayer, Fault, Finished, NO_TAG};
+use crate::layer::{BlockLayer, Fault, NO_TAG};
 use crate::request::{Request, State};
 use crate::scheduler::Place;
 use crate::sequence::Sequence;

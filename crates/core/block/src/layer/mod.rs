@@ -11,6 +11,7 @@
 
 mod check;
 mod complete;
+mod controllers;
 mod corridor;
 mod exchange;
 mod fault;
@@ -18,6 +19,7 @@ mod insert;
 mod members;
 mod merging;
 mod parts;
+mod passage;
 mod population;
 mod replace;
 mod service;
@@ -42,7 +44,7 @@ use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
 use crate::request_tags::RequestTags;
 use crate::scheduler::{Event, Merging, Scheduler, ServiceOracle, Setup, Traits};
-use crate::{Errno, Io, Nanos, RequestId, Requests, Tenants};
+use crate::{Nanos, RequestId, Requests, Tenants};
 use corridor::Corridor;
 use fault::FailedAttempts;
 use population::Population;
@@ -79,23 +81,6 @@ pub enum Submitted {
     Asleep,
     /// It would have to sleep and [may not](crate::Flags::NOWAIT). It was not submitted.
     WouldBlock,
-}
-
-/// A finished I/O with its times.
-#[derive(Clone, Copy, Debug)]
-pub struct Finished {
-    /// What was submitted.
-    pub io: Io,
-    /// When.
-    pub submit: Nanos,
-    /// When the scheduler received it, or the request it joined.
-    pub insert: Nanos,
-    /// When the device took it.
-    pub issue: Nanos,
-    /// It joined another's request.
-    pub merged: bool,
-    /// How it ended.
-    pub result: Result<(), Errno>,
 }
 
 /// A hardware queue as the block layer sees it.

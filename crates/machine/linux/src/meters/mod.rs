@@ -46,13 +46,5 @@ pub fn best_in(root: &Path) -> (Option<Meter>, String) {
     (None, format!("no energy meter: {}", why.join("; ")))
 }
 
-/// The power sensor with this chip name (`/sys/class/hwmon/*/name`), whatever it measures.
-///
-/// # Errors
-/// No such sensor, or one without readings of energy or power.
-pub fn open_sensor(name: &str) -> Result<Meter, MeterError> {
-    hwmon::open_named(Path::new("/"), name)
-}
-
 #[cfg(test)]
 mod tests;

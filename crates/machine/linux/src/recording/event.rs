@@ -25,8 +25,6 @@ pub(crate) enum Kind {
     Choice,
     /// A probe: BFQ ended a queue's service.
     BfqExpire,
-    /// A file system gave or took back blocks or an inode.
-    Allocation,
 }
 
 impl Kind {

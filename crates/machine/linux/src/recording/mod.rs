@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod about;
-mod allocations;
 mod capture;
 mod check;
 mod dispatch_file;
@@ -21,7 +20,6 @@ mod rows;
 mod text;
 mod tracefs;
 
-pub use allocations::{Allocation, AllocationEvent, AllocationEvents};
 pub use capture::record;
 pub use check::check_files;
 pub use live::{LiveEvent, LiveEvents, LiveKind};

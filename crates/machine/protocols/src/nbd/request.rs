@@ -75,7 +75,7 @@ impl Command {
 pub struct Request {
     /// See [`crate::nbd::wire::command_flag`].
     pub flags: u16,
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// The client's own number, handed back with the reply.
     pub cookie: u64,

@@ -153,14 +153,10 @@ pub mod chunk {
     pub const NONE: u16 = 0;
     /// Data.
     pub const OFFSET_DATA: u16 = 1;
-    /// Zeroes.
-    pub const OFFSET_HOLE: u16 = 2;
     /// Extents.
     pub const BLOCK_STATUS: u16 = 5;
     /// An error.
     pub const ERROR: u16 = 0x8001;
-    /// An error at an offset.
-    pub const ERROR_OFFSET: u16 = 0x8002;
     /// Flag: the last chunk of its reply.
     pub const FLAG_DONE: u16 = 1;
 }

@@ -9,7 +9,7 @@ pub enum Error {
     NoDriver {
         /// The node that cannot be opened.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// The driver refused a command.
@@ -37,7 +37,7 @@ pub enum Error {
     System {
         /// The resource.
         what: String,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
 }

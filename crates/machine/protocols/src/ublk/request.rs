@@ -5,7 +5,7 @@ use crate::ublk::abi::{DESCRIPTION_BYTES, SECTOR_BYTES};
 /// The bit of a request whose data must be permanent when it is answered.
 const FUA: u32 = 1 << 13;
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Data of the disk into the tag's memory.

@@ -1,6 +1,6 @@
 //! A chain of descriptors, read once and checked: what the guest changes afterwards has no effect.
 
-use crate::vhost_user::memory::{Memory, Piece, Place};
+use crate::vhost_user::memory::{GuestPlace, Memory, Piece};
 use crate::vhost_user::wire::{SEG_MAX, descriptor_flag};
 
 /// Bytes of a descriptor: address u64, length u32, flags u16, next u16.
@@ -41,7 +41,7 @@ struct Descriptor {
 }
 
 impl Descriptor {
-    fn load(memory: &Memory, table: Place, index: u64) -> Descriptor {
+    fn load(memory: &Memory, table: GuestPlace, index: u64) -> Descriptor {
         let (address, rest) = memory.load_pair(table.plus(index * DESCRIPTOR_BYTES));
         Descriptor {
             address: u64::from_le(address),
@@ -58,7 +58,7 @@ impl Descriptor {
 
 impl Chain {
     /// Reads the chain that begins at `head` of a table of `size` descriptors. After an error the pieces are meaningless.
-    pub fn load(&mut self, memory: &Memory, table: Place, size: u16, head: u16) -> Result<(), ChainError> {
+    pub fn load(&mut self, memory: &Memory, table: GuestPlace, size: u16, head: u16) -> Result<(), ChainError> {
         self.readable.clear();
         self.writable.clear();
         let mut left = MAX_DESCRIPTORS;
@@ -87,7 +87,7 @@ impl Chain {
     fn walk(
         &mut self,
         memory: &Memory,
-        table: Place,
+        table: GuestPlace,
         size: u32,
         mut index: u16,
         left: &mut u32,
@@ -153,7 +153,7 @@ impl Chain {
     }
 
     /// Removes the last writable byte.
-    pub(crate) fn take_last(&mut self) -> Option<Place> {
+    pub(crate) fn take_last(&mut self) -> Option<GuestPlace> {
         let last = self.writable.last_mut()?;
         last.len -= 1;
         let place = last.place.plus(u64::from(last.len));

@@ -9,7 +9,7 @@ pub const WRITEBACK_OFFSET: usize = 32;
 /// Most sectors of one discard or write of zeroes.
 pub const MAX_RANGE_SECTORS: u32 = 1 << 21;
 
-/// What a disk is.
+/// Facts about a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockFacts {
     /// Bytes.

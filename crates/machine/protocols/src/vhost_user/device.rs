@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use crate::vhost_user::config::{BlockFacts, ConfigSpace, MAX_RANGE_SECTORS, WRITEBACK_OFFSET};
 use crate::vhost_user::inflight::Inflight;
-use crate::vhost_user::memory::{Memory, Place};
+use crate::vhost_user::memory::{GuestPlace, Memory};
 use crate::vhost_user::message::{Message, encode};
 use crate::vhost_user::request::Rules;
 use crate::vhost_user::ring::{Broken, Ring, RingAddresses};
@@ -20,7 +20,7 @@ fn fail<T>(why: impl Into<String>) -> Result<T, Failure> {
     Err(Failure(why.into()))
 }
 
-/// What goes back to the front end.
+/// A reply to the front end.
 #[derive(Debug)]
 pub struct Reply {
     /// The whole message.
@@ -100,7 +100,7 @@ impl Device {
         }
     }
 
-    /// What requests are checked against.
+    /// Rules that requests are checked against.
     pub fn rules(&self) -> Rules {
         let BlockFacts { bytes, block_bytes, readonly, .. } = self.facts;
         Rules { bytes, block_bytes, readonly, max_range_sectors: MAX_RANGE_SECTORS }
@@ -388,7 +388,7 @@ impl Device {
     }
 
     /// The next head of a ring, and its table of descriptors with their number. Those of a server that died come first.
-    pub fn take(&mut self, ring: u16) -> Result<Option<(u16, Place, u16)>, Broken> {
+    pub fn take(&mut self, ring: u16) -> Result<Option<(u16, GuestPlace, u16)>, Broken> {
         let Some(queue) = self.queues.get_mut(usize::from(ring)).filter(|queue| queue.runs()) else { return Ok(None) };
         let Some(running) = &mut queue.ring else { return Ok(None) };
         if let Some(head) = queue.again.pop_front() {

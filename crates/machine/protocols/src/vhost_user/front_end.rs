@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::sync::atomic::{Ordering, fence};
 
-use crate::vhost_user::memory::{Memory, Place, Region};
+use crate::vhost_user::memory::{GuestPlace, Memory, Region};
 use crate::vhost_user::message::encode;
 use crate::vhost_user::ring::wants_event;
 use crate::vhost_user::wire::{
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Descriptors of a request: header, data, status.
 const PARTS: u16 = 3;
 
-/// What a driver uses.
+/// Options of a driver.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rings.
@@ -181,7 +181,7 @@ impl FrontEnd {
     }
 
     /// Sends a message and waits until it was carried out; `false` if it failed.
-    pub fn tell(&mut self, code: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
+    pub fn send_acknowledged(&mut self, code: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
         if self.protocol_features & protocol_feature::REPLY_ACK == 0 {
             self.send(code, body, descriptors)?;
             return Ok(true);
@@ -191,7 +191,7 @@ impl FrontEnd {
     }
 
     fn must(&mut self, code: u32, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        match self.tell(code, body, descriptors)? {
+        match self.send_acknowledged(code, body, descriptors)? {
             true => Ok(()),
             false => Err(io::Error::other(format!("message {code} failed"))),
         }
@@ -389,17 +389,12 @@ impl DriverQueue {
     }
 
     /// A place in its part of memory.
-    fn place(&self, memory: &Memory, offset: u64) -> Place {
-        memory.locate(self.guest(offset), 1).map_or(Place::default(), |(place, _)| place)
+    fn place(&self, memory: &Memory, offset: u64) -> GuestPlace {
+        memory.locate(self.guest(offset), 1).map_or(GuestPlace::default(), |(place, _)| place)
     }
 
     fn guest(&self, offset: u64) -> u64 {
         GUEST_BASE + self.offset + offset
-    }
-
-    /// The guest's address of a descriptor.
-    pub fn descriptor_address(&self, index: u16) -> u64 {
-        self.guest(16 * u64::from(index))
     }
 
     /// The guest's address of a request's header; its status byte lies 16 bytes on.

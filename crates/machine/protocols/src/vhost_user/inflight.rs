@@ -45,7 +45,7 @@ impl std::fmt::Display for InflightError {
     }
 }
 
-/// What a restarted ring finds.
+/// The state that a restarted ring finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Heads that were taken and not given back, oldest first.
@@ -180,7 +180,7 @@ impl Inflight {
         self.mapping.store16(self.base(queue) + USED_INDEX_AT, used_index);
     }
 
-    /// What is to be done again by a ring of `size` entries whose used index the guest sees as `used_index`. Others can write this memory,
+    /// Requests to be done again by a ring of `size` entries whose used index the guest sees as `used_index`. Others can write this memory,
     /// so nothing in it is believed further than the ring's bounds.
     pub fn recover(&self, queue: u16, size: u16, used_index: u16) -> Recovery {
         let base = self.base(queue);

@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::vhost_user::truncation;
 
-/// What all mappings of this process may take of its addresses: half of what x86-64 has. One front end must not use up what others need.
+/// The most of this process's addresses that all mappings may take, bytes: half of those of x86-64. One front end must not use up what others need.
 const MAPPED_BYTES_MAX: u64 = 1 << 46;
 /// Bytes that are mapped.
 static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);

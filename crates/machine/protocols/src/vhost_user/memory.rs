@@ -21,16 +21,16 @@ pub struct Region {
 
 /// A place in guest memory. One that outlives its table is harmless: it reads zeroes or other bytes of the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct GuestPlace {
     region: u32,
     at: u64,
 }
 
-impl Place {
+impl GuestPlace {
     /// The place `bytes` further on in its region.
     #[inline]
-    pub fn plus(self, bytes: u64) -> Place {
-        Place { region: self.region, at: self.at.saturating_add(bytes) }
+    pub fn plus(self, bytes: u64) -> GuestPlace {
+        GuestPlace { region: self.region, at: self.at.saturating_add(bytes) }
     }
 }
 
@@ -38,7 +38,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     /// Where it begins.
-    pub place: Place,
+    pub place: GuestPlace,
     /// Bytes.
     pub len: u32,
 }
@@ -126,14 +126,9 @@ impl Memory {
         self.regions.iter().any(|one| one.mapping.is_truncated())
     }
 
-    /// Is there none?
-    pub fn is_empty(&self) -> bool {
-        self.regions.is_empty()
-    }
-
     /// The place of a guest's address, and how many of `len` bytes follow it in the same region, 1 at least.
     #[inline]
-    pub fn locate(&self, guest: u64, len: u64) -> Option<(Place, u64)> {
+    pub fn locate(&self, guest: u64, len: u64) -> Option<(GuestPlace, u64)> {
         let inside = |one: &Mapped| guest.wrapping_sub(one.region.guest) < one.region.bytes;
         let hint = self.hint.get();
         let number = match self.regions.get(hint) {
@@ -143,19 +138,19 @@ impl Memory {
         self.hint.set(number);
         let region = self.regions[number].region;
         let from = guest - region.guest;
-        Some((Place { region: number as u32, at: region.offset + from }, len.min(region.bytes - from)))
+        Some((GuestPlace { region: number as u32, at: region.offset + from }, len.min(region.bytes - from)))
     }
 
     /// The place of `len` bytes at an address of the front end, within one region.
-    pub fn locate_user(&self, user: u64, len: u64) -> Option<Place> {
+    pub fn locate_user(&self, user: u64, len: u64) -> Option<GuestPlace> {
         self.regions.iter().enumerate().find_map(|(number, Mapped { region, .. })| {
             let from = user.checked_sub(region.user).filter(|from| *from < region.bytes)?;
-            (len <= region.bytes - from).then_some(Place { region: number as u32, at: region.offset + from })
+            (len <= region.bytes - from).then_some(GuestPlace { region: number as u32, at: region.offset + from })
         })
     }
 
     #[inline]
-    fn mapping(&self, place: Place) -> Option<&Mapping> {
+    fn mapping(&self, place: GuestPlace) -> Option<&Mapping> {
         self.regions.get(place.region as usize).map(|one| &one.mapping)
     }
 
@@ -167,48 +162,48 @@ impl Memory {
 
     /// Copies out of it; `false` outside.
     #[inline]
-    pub fn read(&self, place: Place, into: &mut [u8]) -> bool {
+    pub fn read(&self, place: GuestPlace, into: &mut [u8]) -> bool {
         self.mapping(place).is_some_and(|mapping| mapping.read(place.at, into))
     }
 
     /// Copies into it; `false` outside.
     #[inline]
-    pub fn write(&self, place: Place, from: &[u8]) -> bool {
+    pub fn write(&self, place: GuestPlace, from: &[u8]) -> bool {
         self.mapping(place).is_some_and(|mapping| mapping.write(place.at, from))
     }
 
     #[inline]
-    pub(crate) fn load16(&self, place: Place) -> u16 {
+    pub(crate) fn load16(&self, place: GuestPlace) -> u16 {
         self.mapping(place).map_or(0, |mapping| mapping.load16(place.at))
     }
 
     #[inline]
-    pub(crate) fn load32(&self, place: Place) -> u32 {
+    pub(crate) fn load32(&self, place: GuestPlace) -> u32 {
         self.mapping(place).map_or(0, |mapping| mapping.load32(place.at))
     }
 
     /// Two words of eight bytes in a row.
     #[inline]
-    pub(crate) fn load_pair(&self, place: Place) -> (u64, u64) {
+    pub(crate) fn load_pair(&self, place: GuestPlace) -> (u64, u64) {
         self.mapping(place).map_or((0, 0), |mapping| mapping.load_pair(place.at))
     }
 
     #[inline]
-    pub(crate) fn store16(&self, place: Place, value: u16) {
+    pub(crate) fn store16(&self, place: GuestPlace, value: u16) {
         if let Some(mapping) = self.mapping(place) {
             mapping.store16(place.at, value);
         }
     }
 
     #[inline]
-    pub(crate) fn store32(&self, place: Place, value: u32) {
+    pub(crate) fn store32(&self, place: GuestPlace, value: u32) {
         if let Some(mapping) = self.mapping(place) {
             mapping.store32(place.at, value);
         }
     }
 
     #[inline]
-    pub(crate) fn store64(&self, place: Place, value: u64) {
+    pub(crate) fn store64(&self, place: GuestPlace, value: u64) {
         if let Some(mapping) = self.mapping(place) {
             mapping.store64(place.at, value);
         }

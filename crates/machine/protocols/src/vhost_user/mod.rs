@@ -30,7 +30,7 @@ pub mod wire;
 pub use chain::{Chain, ChainError};
 pub use config::{BlockFacts, ConfigSpace};
 pub use device::{Device, Failure, Queue, Reply};
-pub use memory::{Memory, Piece, Place, Region};
+pub use memory::{GuestPlace, Memory, Piece, Region};
 pub use message::{Assembler, Message, ProtocolError};
 pub use request::{BlockRequest, Operation, Refusal, Status};
 pub use ring::{Broken, Ring};

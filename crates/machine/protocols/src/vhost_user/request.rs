@@ -1,7 +1,7 @@
 //! Requests of virtio-blk: a chain's header, data and status byte.
 
 use crate::vhost_user::chain::{Chain, bytes_of};
-use crate::vhost_user::memory::{Memory, Piece, Place};
+use crate::vhost_user::memory::{GuestPlace, Memory, Piece};
 use crate::vhost_user::wire::{SECTOR_BYTES, request_type};
 
 /// Bytes of the header: type u32, reserved u32, sector u64.
@@ -25,7 +25,7 @@ pub enum Status {
     Unsupported = 2,
 }
 
-/// What a driver asks for.
+/// A driver's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Data of the disk into memory.
@@ -48,14 +48,14 @@ pub enum Operation {
 /// A request that may be carried out. The pieces of its data are [`Chain::data`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// First byte on the disk.
     pub offset: u64,
     /// Bytes on the disk; may be 0.
     pub length: u32,
     /// Where the result goes.
-    pub status: Place,
+    pub status: GuestPlace,
 }
 
 /// A request that is given back without I/O.
@@ -64,10 +64,10 @@ pub enum Refusal {
     /// There is no place for a result.
     NoStatus,
     /// With this result.
-    With(Place, Status),
+    With(GuestPlace, Status),
 }
 
-/// What requests are checked against.
+/// Rules that requests are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Bytes of the disk.

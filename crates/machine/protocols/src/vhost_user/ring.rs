@@ -3,35 +3,33 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::vhost_user::inflight::Inflight;
-use crate::vhost_user::memory::{Memory, Place};
+use crate::vhost_user::memory::{GuestPlace, Memory};
 
 /// The driver wants no signals.
 const NO_INTERRUPT: u16 = 1;
-/// The device wants no kicks.
-const NO_NOTIFY: u16 = 1;
 
 /// Where the parts of a ring lie, as addresses of the front end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingAddresses {
     /// The table of descriptors.
     pub descriptors: u64,
-    /// What the driver offers.
+    /// Address of the available ring, which the driver writes.
     pub available: u64,
-    /// What the device gives back.
+    /// Address of the used ring, which the device writes.
     pub used: u64,
 }
 
 /// The same as places in guest memory.
 #[derive(Clone, Copy, Debug)]
-struct Places {
-    descriptors: Place,
-    available: Place,
-    used: Place,
+struct RingLayout {
+    descriptors: GuestPlace,
+    available: GuestPlace,
+    used: GuestPlace,
 }
 
 impl RingAddresses {
     /// Finds the parts of a ring of `size` entries; `None` if they are unaligned, overlap, or lie outside of memory.
-    fn locate(&self, memory: &Memory, size: u16) -> Option<Places> {
+    fn locate(&self, memory: &Memory, size: u16) -> Option<RingLayout> {
         let size = u64::from(size);
         let parts =
             [(self.descriptors, 16 * size, 16), (self.available, 6 + 2 * size, 2), (self.used, 6 + 8 * size, 4)];
@@ -49,7 +47,7 @@ impl RingAddresses {
             let pointer = memory.pointer(crate::vhost_user::memory::Piece { place, len: bytes as u32 })?;
             (pointer as u64).is_multiple_of(align.min(8)).then_some(place)
         };
-        Some(Places { descriptors: place(0)?, available: place(1)?, used: place(2)? })
+        Some(RingLayout { descriptors: place(0)?, available: place(1)?, used: place(2)? })
     }
 }
 
@@ -77,7 +75,7 @@ pub struct Ring {
     /// Its number in the device.
     number: u16,
     size: u16,
-    places: Places,
+    places: RingLayout,
     event_index: bool,
     next_available: u16,
     /// The driver's index when it was last read: entries before it are there. The driver writes to that cache line with each request, so it
@@ -150,18 +148,13 @@ impl Ring {
     }
 
     /// The table of descriptors.
-    pub fn descriptors(&self) -> Place {
+    pub fn descriptors(&self) -> GuestPlace {
         self.places.descriptors
     }
 
     /// Entries.
     pub fn size(&self) -> u16 {
         self.size
-    }
-
-    /// Heads that the device has.
-    pub fn in_flight(&self) -> u16 {
-        self.in_flight
     }
 
     /// The index at which the next one to serve it begins.
@@ -247,13 +240,6 @@ impl Ring {
         // The wish must be seen before the index is read.
         fence(Ordering::SeqCst);
         self.offered(memory) > 0
-    }
-
-    /// Asks the driver for no kicks, as far as the negotiated features allow.
-    pub fn disarm(&self, memory: &Memory) {
-        if !self.event_index {
-            memory.store16(self.places.used, NO_NOTIFY);
-        }
     }
 
     /// How many chains the driver offers; any number from a driver that breaks the rules.

@@ -82,16 +82,6 @@ impl KnownWorkloads {
     pub fn alike(a: &Signature, b: &Signature) -> bool {
         a.distance(b) <= RADIUS
     }
-
-    /// Number of workloads.
-    pub fn len(&self) -> usize {
-        self.known.len()
-    }
-
-    /// Whether there is none yet.
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -119,7 +109,7 @@ mod tests {
         for i in 0..100 {
             known.add(load(f64::from(i), 0.0));
         }
-        assert_eq!(known.len(), WORKLOADS_MAX);
+        assert_eq!(known.known.len(), WORKLOADS_MAX);
         assert_eq!(known.recognise(&load(1000.0, 0.0)), Some(WORKLOADS_MAX - 1));
     }
 

@@ -9,22 +9,11 @@ use crate::switching::known::WORKLOADS_MAX;
 use crate::switching::scores::Estimate;
 use crate::switching::signature::Signature;
 
-/// Version of the document.
-const SCHEMA: u32 = 1;
-
 /// All workloads of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Version of the document: 1.
-    pub schema: u32,
     /// The workloads, in the order of their first appearance.
     pub workloads: Vec<WorkloadMemory>,
-}
-
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory { schema: SCHEMA, workloads: Vec::new() }
-    }
 }
 
 /// One workload.
@@ -70,7 +59,7 @@ impl Memory {
                 && (0.0..=1e18).contains(&workload.cost_ns)
                 && estimates.clone().all(|c| (0.0..=1e9).contains(&c.mean) && (0.0..=1e18).contains(&c.variance))
         };
-        self.schema == SCHEMA && self.workloads.len() <= WORKLOADS_MAX && self.workloads.iter().all(sound)
+        self.workloads.len() <= WORKLOADS_MAX && self.workloads.iter().all(sound)
     }
 }
 
@@ -104,7 +93,7 @@ impl crate::switching::Policy {
                 candidates: tried.map(|(c, estimate)| (name(c), (*estimate).into())).collect(),
             })
         };
-        Memory { workloads: self.scores.iter().enumerate().filter_map(workload).collect(), ..Memory::default() }
+        Memory { workloads: self.scores.iter().enumerate().filter_map(workload).collect() }
     }
 
     /// Loads the state of another policy, before the first tick. It drops workloads whose best candidate is not in `names`; a

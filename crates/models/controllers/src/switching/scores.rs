@@ -90,11 +90,6 @@ impl Scores {
         self.settled.then_some(self.baseline)
     }
 
-    /// Sets `candidate` as the best without further trials.
-    pub fn settle(&mut self, candidate: usize) {
-        (self.baseline, self.settled) = (candidate, true);
-    }
-
     /// Replaces the trial score of the candidate in force by its performance in force, and selects the best of the
     /// others.
     pub(crate) fn correct(&mut self, candidate: usize, loss: Loss) {

@@ -9,10 +9,10 @@
 
 mod ahead;
 mod buffer;
-mod check;
 mod cleaning;
 mod dirty;
 mod geometry;
+mod kind;
 mod params;
 mod positioning;
 mod seek;
@@ -26,11 +26,11 @@ use dumbwaiter_block::{Nanos, Op};
 use self::buffer::Buffer;
 use self::dirty::Dirty;
 use self::geometry::{Geometry, Place};
-pub(crate) use self::params::OPTIONAL;
 pub use self::params::{KEYS, Params};
 pub use self::positioning::Positioning;
 use self::seek::{Candidates, Seek};
 use self::shingled::Shingled;
+use crate::kind::DeviceParams;
 use crate::outbox::Outbox;
 use crate::rng::Stage;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Facts;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 
 /// Parameters of a hard disk; the built-in files name the source of each value.
@@ -85,9 +84,6 @@ pub struct Params {
     pub smr_idle_ms: f64,
 }
 
-/// Parameters that a file may leave out, with their values: those of a conventional drive.
-pub(crate) const OPTIONAL: [(&str, f64); 3] = [("smr_cache_gib", 0.0), ("smr_band_mib", 0.0), ("smr_idle_ms", 0.0)];
-
 /// For files that do not say it: fitted to the flushes of a 1 TB drive.
 fn max_dirty_extents() -> u32 {
     256
@@ -149,18 +145,6 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Params {
-    pub(crate) fn facts(&self) -> Facts {
-        Facts {
-            capacity_sectors: self.capacity_sectors,
-            depth: self.ncq_depth,
-            queues: 1,
-            rotational: true,
-            volatile_cache: self.write_cache_sectors() > 0,
-            fua: true,
-            max_sectors: self.max_sectors,
-        }
-    }
-
     /// Persistent cache of a shingled drive, sectors; 0 for another.
     pub(crate) fn smr_cache_sectors(&self) -> u64 {
         (self.smr_cache_gib * 2_097_152.0) as u64

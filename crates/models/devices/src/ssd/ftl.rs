@@ -104,17 +104,6 @@ pub(crate) struct Collected {
     pub(crate) units: u32,
 }
 
-/// State of a die that does not follow from the map.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DieState {
-    pub(crate) open: u32,
-    pub(crate) offset: u32,
-    pub(crate) openings: u64,
-    pub(crate) free: VecDeque<u32>,
-    /// When each block was opened; 0 while free.
-    pub(crate) opened: Vec<u64>,
-}
-
 /// The flash translation layer: map and blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ftl {
@@ -137,61 +126,6 @@ impl Ftl {
         };
         let pieces = shape.logical_units.div_ceil(MAP_PIECE_UNITS) as usize;
         Ftl { shape, initial, map: vec![Vec::new(); pieces], dies: vec![die; shape.dies as usize] }
-    }
-
-    pub(crate) fn die_state(&self, die: u32) -> DieState {
-        let Die { blocks, free, open, offset, openings, .. } = &self.dies[die as usize];
-        let opened = blocks.iter().map(|b| b.opened).collect();
-        DieState { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
-    }
-
-    /// Restores a saved state; `None` if map and die states contradict each other.
-    pub(crate) fn restore(shape: Shape, map: &[u32], die_states: Vec<DieState>) -> Option<Ftl> {
-        let mut ftl = Ftl::new(shape, map.iter().copied().find(|p| *p >= UNMAPPED).unwrap_or(UNMAPPED));
-        for (die, die_state) in ftl.dies.iter_mut().zip(die_states) {
-            let is_free = |block: u32| die_state.opened.get(block as usize).is_some_and(|opened| *opened == 0);
-            let mut seen = vec![false; die_state.opened.len()];
-            for &block in &die_state.free {
-                if !is_free(block) || std::mem::replace(&mut seen[block as usize], true) {
-                    return None;
-                }
-            }
-            let free = die_state.opened.iter().filter(|opened| **opened == 0).count();
-            let full = die_state.offset == shape.units_per_block;
-            if free != die_state.free.len()
-                || die_state.offset > shape.units_per_block
-                || (!full && is_free(die_state.open))
-            {
-                return None;
-            }
-            for (block, &opened) in die.blocks.iter_mut().zip(&die_state.opened) {
-                block.opened = opened;
-                if opened > 0 {
-                    // Units become valid when the map refers to them.
-                    block.units.resize(shape.units_per_block as usize, UNMAPPED);
-                }
-            }
-            die.free = die_state.free;
-            (die.open, die.offset, die.openings) = (die_state.open, die_state.offset, die_state.openings);
-        }
-        for (unit, &physical) in (0u32..).zip(map) {
-            if physical < UNMAPPED {
-                let (die, rest) = (physical / shape.units_per_die(), physical % shape.units_per_die());
-                let die = ftl.dies.get_mut(die as usize)?;
-                let (block, offset) = (rest / shape.units_per_block, rest % shape.units_per_block);
-                die.valid += 1;
-                if block == die.open && offset >= die.offset {
-                    return None;
-                }
-                let block = &mut die.blocks[block as usize];
-                // A free block has no valid units, and no two units share a place.
-                let slot = block.units.get_mut(offset as usize).filter(|slot| **slot == UNMAPPED)?;
-                *slot = unit;
-                block.valid += 1;
-            }
-            ftl.set(unit, physical);
-        }
-        Some(ftl)
     }
 
     /// The physical unit of a logical one, or [`FRESH`] or [`UNMAPPED`].

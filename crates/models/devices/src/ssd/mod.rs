@@ -13,12 +13,11 @@
 //! - A partial 4 KiB unit costs what a whole one costs. Write-zeroes is a write without link time; discard and
 //!   secure erase unmap whole units.
 
-mod check;
 mod flash;
 mod ftl;
+mod kind;
 mod params;
 mod precondition;
-mod saved;
 mod streams;
 
 use dumbwaiter_block::{Nanos, Op};
@@ -26,9 +25,9 @@ use dumbwaiter_block::{Nanos, Op};
 use self::flash::Flash;
 use self::ftl::UNIT;
 pub use self::params::{KEYS, Params};
-pub use self::saved::{load_state, save_state};
 use self::streams::Streams;
 use crate::held::Held;
+use crate::kind::DeviceParams;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Sectors of a unit.

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Facts;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 
 /// Parameters of a flash SSD; the built-in files name the source of each value.
@@ -142,18 +141,6 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Params {
-    pub(crate) fn facts(&self) -> Facts {
-        Facts {
-            capacity_sectors: self.capacity_sectors,
-            depth: self.ncq_depth * u32::from(self.queues),
-            queues: self.queues,
-            rotational: false,
-            volatile_cache: self.write_buffer_bytes() > 0,
-            fua: true,
-            max_sectors: self.max_sectors,
-        }
-    }
-
     /// Size of the write buffer, bytes; 0 if disabled.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
         if self.cache == "on" { (self.write_buffer_mib * 1_048_576.0) as u64 } else { 0 }

@@ -47,11 +47,6 @@ pub(crate) fn state(params: &Params) -> Ftl {
     ftl
 }
 
-/// Makes devices of these parameters start with this flash.
-pub(crate) fn keep(params: &Params, ftl: Ftl) {
-    insert(&mut STATES.lock().unwrap_or_else(PoisonError::into_inner), key(params), ftl);
-}
-
 fn insert(states: &mut StateCache, key: String, ftl: Ftl) {
     if !states.contains_key(&key) && states.len() >= STATES_CACHED_MAX {
         states.pop_first();

@@ -163,28 +163,6 @@ pub fn four_digits(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Published figures of a device that contain host time and are not measured here.
-pub fn needs_host(name: &str) -> &'static [&'static str] {
-    let bare = name.split_once('?').map_or(name, |(bare, _)| bare);
-    match bare {
-        "ull:optane-900p" => &[
-            "4K read, 1 thread, classic / hybrid / interrupt: 8.1 / 8.5 / 10.1 µs ±3 % [P]",
-            "4K read, 1 thread: 120,470 / 113,846 / 96,722 IOPS ±2 % [P]",
-            "4K read, 8 threads: 13.6 / 13.9 / 15.0 µs ±5 % [P]",
-            "4K read, 8 threads: 571,659 / 546,968 / 511,895 IOPS ±5 %, order strict [P]",
-            "4K read, 16 threads and more, interrupt: 560–600 K IOPS [P][D]",
-        ],
-        "ull:optane-p4801x" => &[
-            "4K, depth 1, io_uring default, none, read / write: 12.52 / 16.55 µs ±1.5 % [P]",
-            "4K, depth 1, 'performance', none, read / write: 7.81 / 12.19 µs ±2 % [P]",
-            "4K, depth 1, all schedulers, 12 values of Table 1 ±3 % [P]",
-        ],
-        "ull:zssd-sz985" | "ull:zssd-sz985-steady" => &["4K read, depth 1, host included: 12–20 µs [D]"],
-        "hdd:hts541010a9e662" => &["readseq: 3505–3598 op/s, at ~39 entries per 4 KiB block [P]"],
-        _ => &[],
-    }
-}
-
 fn capacity(model: &DeviceModel) -> u64 {
     model.facts().capacity_sectors
 }

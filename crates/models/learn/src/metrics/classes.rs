@@ -185,16 +185,6 @@ pub fn confusion(runs: &[Classified], classes: usize) -> Vec<Vec<f64>> {
     counts
 }
 
-/// Balanced accuracy of a confusion matrix whose rows are predictions and columns are true classes.
-pub fn accuracy_of_confusion(confusion: &[Vec<f64>], groups: &Groups) -> f64 {
-    let columns = confusion.first().map_or(0, Vec::len);
-    mean((0..columns).map(|column| {
-        let sum: f64 = confusion.iter().map(|row| row[column]).sum();
-        let right = confusion.iter().enumerate().filter(|&(row, _)| groups.of(row) == groups.of(column));
-        right.map(|(_, row)| row[column]).sum::<f64>() / sum
-    }))
-}
-
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
     if count == 0 { 0.0 } else { sum / count as f64 }

@@ -3,7 +3,6 @@
 //! Reading data, rows of inputs and evaluation are always there; the feature `fit` adds training.
 
 pub mod data;
-pub mod drift;
 mod error;
 pub mod evaluate;
 pub mod features;

@@ -103,18 +103,6 @@ pub fn train(plan: &Plan, training: Examples, validation: Examples) -> Trained {
     fit(plan, net, scaling, random, training, validation)
 }
 
-/// Continues training from given weights, with their scaling.
-pub fn fine_tune(
-    plan: &Plan,
-    layers: &[LayerWeights],
-    scaling: &Scaling,
-    training: Examples,
-    validation: Examples,
-) -> Trained {
-    let net = Net::from_layers(layers);
-    fit(plan, net, scaling.clone(), Xoshiro256PlusPlus::seed_from_u64(plan.seed), training, validation)
-}
-
 fn fit(
     plan: &Plan,
     mut net: Net,
@@ -226,17 +214,6 @@ impl Net {
             net.weights.push(Matrix { rows: before, columns: width, values: draw(before * width) });
             net.biases.push(draw(width));
             before = width;
-        }
-        net
-    }
-
-    fn from_layers(layers: &[LayerWeights]) -> Net {
-        let mut net = Net { weights: Vec::new(), biases: Vec::new() };
-        for layer in layers {
-            let outputs = layer.bias.len();
-            let file = Matrix { rows: outputs, columns: layer.weight.len() / outputs, values: layer.weight.clone() };
-            net.weights.push(file.transposed());
-            net.biases.push(layer.bias.clone());
         }
         net
     }

@@ -28,12 +28,7 @@ fn the_six_numbers_of_a_request() {
 }
 
 #[test]
-fn a_file_size_class_is_the_smallest_that_fits() {
-    assert_eq!(IoTag::of_file_size(0).name(), "FILE_4KB");
-    assert_eq!(IoTag::of_file_size(4096).name(), "FILE_4KB");
-    assert_eq!(IoTag::of_file_size(4097).name(), "FILE_16KB");
-    assert_eq!(IoTag::of_file_size(1 << 30).name(), "FILE_1GB");
-    assert_eq!(IoTag::of_file_size((1 << 30) + 1).name(), "FILE_BULK");
+fn a_tag_comes_from_flags_or_a_known_code() {
     assert_eq!(IoTag::from_rwbs("WSM"), IoTag::META);
     assert_eq!(IoTag::from_code(24), None);
 }

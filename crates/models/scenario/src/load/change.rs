@@ -1,10 +1,7 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
 use crate::{Scenario, Task, Tenant};
-use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Stack, TenantId};
-use dumbwaiter_measure::Recorder;
-
-use crate::load::running::Running;
+use dumbwaiter_block::{Handover, Ioprio, Nanos, TenantId};
 
 /// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::load::Load::threads).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,46 +39,6 @@ pub enum Change {
         /// The new weight, relative to its siblings.
         weight: u32,
     },
-}
-
-impl Change {
-    /// Applies the change and tells the block layer and the recorder. Returns the thread that it stopped, if any.
-    /// `schedulers` are those of [`Scenario::changes`], in this order; each is taken once.
-    pub fn apply<T: AsMut<Running>>(
-        self,
-        now: Nanos,
-        threads: &mut [T],
-        layer: &mut BlockLayer,
-        recorder: &mut Recorder,
-        schedulers: &mut [Option<Stack>],
-    ) -> Option<u32> {
-        match self {
-            Change::Scheduler { index, how } => {
-                if let Some(scheduler) = schedulers.get_mut(index as usize).and_then(Option::take) {
-                    layer.replace(now, scheduler, how);
-                }
-            }
-            Change::Stop { thread } => return threads[thread as usize].as_mut().stop().then_some(thread),
-            Change::Ioprio { thread, ioprio } => {
-                let running = threads[thread as usize].as_mut();
-                running.thread.ioprio = ioprio;
-                running.change(now, layer, |task| task.ioprio = ioprio);
-            }
-            Change::Move { thread, tenant } => {
-                let running = threads[thread as usize].as_mut();
-                running.thread.tenant = tenant;
-                running.change(now, layer, |task| task.tenant = tenant);
-            }
-            Change::Weight { tenant, weight } => {
-                recorder.weight(now, tenant, weight);
-                if let Some(own) = layer.tenants().tenant(tenant).copied() {
-                    // The scenario's weights have been checked.
-                    let _ = layer.change_tenant(now, tenant, dumbwaiter_block::Tenant { weight, ..own });
-                }
-            }
-        }
-        None
-    }
 }
 
 /// Adds the scheduled changes of the scheduler.

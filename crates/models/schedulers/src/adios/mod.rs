@@ -20,15 +20,11 @@ use dumbwaiter_block::{
 
 use crate::mechanisms::list::List;
 use crate::mechanisms::ordered::Tree;
-use models::{Models, Sample, TYPES};
+use models::{DISCARD, OTHER, READ, Sample, TYPES, WRITE};
 use page::{Page, Storage};
 pub use settings::TUNABLES;
-use settings::{MODELS, Settings};
+use settings::{SETTINGS, Settings};
 
-const READ: usize = 0;
-const WRITE: usize = 1;
-const DISCARD: usize = 2;
-const OTHER: usize = 3;
 /// Deadlines within 2^20 ns, about a millisecond, are equal.
 const QUANTUM_BITS: u32 = 20;
 /// Weights of nice levels -20 to 19, as the CPU scheduler has them.
@@ -88,7 +84,6 @@ struct InFlight {
 pub struct Adios {
     setup: Setup,
     settings: Settings,
-    models: Models,
     entries: Vec<Entry>,
     storage: Storage,
     /// At-head requests, and those that arrive while the models are unknown.
@@ -128,7 +123,6 @@ impl Adios {
         Adios {
             setup,
             settings: Settings::new(setup.rotational_at_attach()),
-            models: Models::default(),
             entries: Vec::new(),
             storage: Storage::default(),
             first: Default::default(),
@@ -159,7 +153,7 @@ impl Adios {
     }
 
     fn predict(&self, kind: usize, bytes: u64) -> u64 {
-        self.models.predict(kind, bytes).min(self.settings.latency_limit_ns)
+        self.settings.models.predict(kind, bytes).min(self.settings.latency_limit_ns)
     }
 
     fn deadline(&self, entry: &Entry) -> u64 {
@@ -222,7 +216,7 @@ impl Adios {
 
     /// Are the models known well enough to choose by them?
     fn knows_enough(&self, now: Nanos) -> bool {
-        let known = |kind: usize| self.models.line(kind).base > 0;
+        let known = |kind: usize| self.settings.models.line(kind).base > 0;
         if !self.settings.separate_models {
             return known(READ) && known(WRITE);
         }
@@ -298,7 +292,7 @@ impl Adios {
             let Entry { kind, predicted, deadline, start, .. } = self.entries[id.index()];
             let time = ahead.saturating_add(added).saturating_add(predicted);
             let full = self.pages[to].counts[kind] >= self.settings.batch_limit[kind];
-            if count > 0 && (self.models.line(kind).base == 0 || full || time > self.settings.window_ns) {
+            if count > 0 && (self.settings.models.line(kind).base == 0 || full || time > self.settings.window_ns) {
                 break;
             }
             if pays {
@@ -381,15 +375,9 @@ impl Adios {
         }
         let (now, rules) = (self.setup.clock.ticks(ctx.now), self.rules());
         let sample = Sample { bytes: entry.bytes, predicted_ns: entry.predicted, latency_ns, weight };
-        self.models.sample(entry.kind, sample, now, &rules);
+        self.settings.models.sample(entry.kind, sample, now, &rules);
         let due = now + self.setup.clock.from_ms(EVALUATION_DELAY_MS) + 1;
         self.timer = Some(self.timer.map_or(due, |timer| timer.min(due)));
-    }
-
-    /// The value of a setting of the models.
-    fn model_setting(&self, index: usize) -> i128 {
-        let line = self.models.line((index - MODELS) / 2);
-        i128::from(if (index - MODELS).is_multiple_of(2) { line.base } else { line.slope })
     }
 }
 
@@ -481,7 +469,7 @@ impl Scheduler for Adios {
             Event::Timer if self.timer.is_some_and(|timer| timer <= now) => {
                 self.timer = None;
                 let rules = self.rules();
-                self.models.evaluate_all(now, &rules);
+                self.settings.models.evaluate_all(now, &rules);
             }
             Event::RotationalChanged(rotational) => self.setup.rotational = rotational,
             _ => {}
@@ -497,26 +485,13 @@ impl Scheduler for Adios {
     }
 
     fn get(&self, name: &str) -> Option<i128> {
-        let index = TUNABLES.iter().position(|t| t.name == name)?;
-        Some(self.settings.get(index).unwrap_or_else(|| self.model_setting(index)))
+        crate::settings::get(&SETTINGS, &self.settings, name)
     }
 
     fn set(&mut self, name: &str, value: i128) {
-        let Some(index) = TUNABLES.iter().position(|t| t.name == name) else { return };
-        if self.settings.get(index).is_none() {
-            let (kind, value) = ((index - MODELS) / 2, value as u64);
-            let line = *self.models.line(kind);
-            let base = (index - MODELS).is_multiple_of(2);
-            let (base, slope) = if base { (value, line.slope) } else { (line.base, value) };
-            return self.models.load(kind, base, slope);
-        }
-        self.settings.set(index, value);
-        match name {
-            "lat_target_read" => self.models.load(READ, 0, 0),
-            "lat_target_write" => self.models.load(WRITE, 0, 0),
-            "lat_target_discard" => self.models.load(DISCARD, 0, 0),
-            "read_priority" => self.bias = 0,
-            _ => {}
+        crate::settings::set(&SETTINGS, &mut self.settings, name, value);
+        if name == "read_priority" {
+            self.bias = 0;
         }
     }
 
@@ -525,10 +500,10 @@ impl Scheduler for Adios {
         count("largest_batch_reads", self.largest[READ]);
         count("largest_batch_writes", self.largest[WRITE]);
         count("largest_batch_discards", self.largest[DISCARD]);
-        count("read_base_ns", self.models.line(READ).base);
-        count("read_slope_ns_per_kib", self.models.line(READ).slope);
-        count("write_base_ns", self.models.line(WRITE).base);
-        count("write_slope_ns_per_kib", self.models.line(WRITE).slope);
+        count("read_base_ns", self.settings.models.line(READ).base);
+        count("read_slope_ns_per_kib", self.settings.models.line(READ).slope);
+        count("write_base_ns", self.settings.models.line(WRITE).base);
+        count("write_slope_ns_per_kib", self.settings.models.line(WRITE).slope);
     }
 
     fn describe(&self, _ctx: &Context<'_>) -> String {
@@ -540,7 +515,7 @@ impl Scheduler for Adios {
             self.batches
         );
         for (kind, name) in ["read", "write", "discard", "other"].into_iter().enumerate() {
-            let line = self.models.line(kind);
+            let line = self.settings.models.line(kind);
             text += &format!("{name}: {} ns + {} ns/KiB\n", line.base, line.slope);
         }
         text

@@ -2,6 +2,10 @@
 
 /// Types of requests: reads, writes, discards, others.
 pub(super) const TYPES: usize = 4;
+pub(super) const READ: usize = 0;
+pub(super) const WRITE: usize = 1;
+pub(super) const DISCARD: usize = 2;
+pub(super) const OTHER: usize = 3;
 /// Requests up to this size teach the base, larger ones the slope.
 const SMALL_BYTES: u64 = 4096;
 const KIB: u64 = 1024;

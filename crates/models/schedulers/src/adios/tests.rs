@@ -3,6 +3,7 @@
 use dumbwaiter_block::{Requests, State, Tenants};
 use proptest::prelude::*;
 
+use super::models::Models;
 use super::*;
 
 /// A scheduler without a block layer.
@@ -336,10 +337,10 @@ fn c1_latency_counts_from_the_completion_before() {
             assert_eq!(bare.adios.last_completion, last.map(Nanos::from_us));
         }
         let rules = models::Rules { interval_ticks: 0, shrink_samples: u64::MAX, ..rules(true) };
-        bare.adios.models.load(WRITE, 1, 1);
-        let before = *bare.adios.models.line(READ);
-        bare.adios.models.evaluate_all(1_000_000, &rules);
-        let samples = bare.adios.models.line(READ).small_samples - before.small_samples;
+        bare.adios.settings.models.load(WRITE, 1, 1);
+        let before = *bare.adios.settings.models.line(READ);
+        bare.adios.settings.models.evaluate_all(1_000_000, &rules);
+        let samples = bare.adios.settings.models.line(READ).small_samples - before.small_samples;
         assert_eq!(samples, weight * 99 / 100);
     }
 }

@@ -21,6 +21,7 @@ use dumbwaiter_block::{
 use crate::mechanisms::flows;
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
+use crate::settings::{has_settings, settings, tunables, with_defaults};
 use process::{Distances, Process};
 
 /// When it is asked again while the device is full.
@@ -29,26 +30,18 @@ const FULL_DEVICE_RECHECK: Nanos = Nanos::from_ms(10);
 const CERTAIN: u32 = 256;
 const CHANCE_SHIFT: u32 = 3;
 
-const fn ms(name: &'static str, default: i128, help: &'static str) -> Tunable {
-    Tunable { name, unit: "ms", min: 0, max: 60_000, default, help }
+settings! {
+    const SETTINGS of Anticipatory;
+    read_expire: "ms", 0, 60_000, 125, "age at which a read goes first" => (expire_ms[Dir::Read as usize]);
+    write_expire: "ms", 0, 60_000, 250, "age at which a write goes first" => (expire_ms[Dir::Write as usize]);
+    read_batch_expire: "ms", 0, 60_000, 500, "longest batch of reads while writes wait" => (batch_ms[Dir::Read as usize]);
+    write_batch_expire: "ms", 0, 60_000, 125, "longest batch of writes while reads wait" => (batch_ms[Dir::Write as usize]);
+    antic_expire: "ms", 0, 60_000, 6, "longest wait for the next read of a process; 0: none" => (wait_ms);
+    depth: "requests", 1, 1024, 1, "requests in the device; anticipation is for a device that is otherwise idle" => (depth);
 }
 
 /// Settings: the names, units and defaults of Linux 2.6's `as`, and the depth.
-pub const TUNABLES: &[Tunable] = &[
-    ms("read_expire", 125, "age at which a read goes first"),
-    ms("write_expire", 250, "age at which a write goes first"),
-    ms("read_batch_expire", 500, "longest batch of reads while writes wait"),
-    ms("write_batch_expire", 125, "longest batch of writes while reads wait"),
-    ms("antic_expire", 6, "longest wait for the next read of a process; 0: none"),
-    Tunable {
-        name: "depth",
-        unit: "requests",
-        min: 1,
-        max: 1024,
-        default: 1,
-        help: "requests in the device; anticipation is for a device that is otherwise idle",
-    },
-];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
 /// The requests of one direction.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +73,10 @@ pub struct Anticipatory {
     position: u64,
     distance: u64,
     began: Nanos,
-    values: [u64; 6],
+    expire_ms: [u64; 2],
+    batch_ms: [u64; 2],
+    wait_ms: u64,
+    depth: u32,
     waits: u64,
     rewarded: u64,
     waiting: bool,
@@ -89,7 +85,7 @@ pub struct Anticipatory {
 impl Anticipatory {
     /// An empty scheduler.
     pub fn new(_setup: Setup) -> Anticipatory {
-        Anticipatory {
+        let made = Anticipatory {
             queues: Default::default(),
             head: List::default(),
             links: Links::default(),
@@ -105,11 +101,15 @@ impl Anticipatory {
             position: 0,
             distance: 0,
             began: Nanos::ZERO,
-            values: [125, 250, 500, 125, 6, 1],
+            expire_ms: [0; 2],
+            batch_ms: [0; 2],
+            wait_ms: 0,
+            depth: 0,
             waits: 0,
             rewarded: 0,
             waiting: false,
-        }
+        };
+        with_defaults(&SETTINGS, made)
     }
 
     fn process(&mut self, task: TaskId) -> &mut Process {
@@ -120,14 +120,14 @@ impl Anticipatory {
     fn overdue(&self, dir: Dir, ctx: &Context<'_>) -> Option<RequestId> {
         let oldest = self.queues[dir as usize].fifo.front()?;
         let age = ctx.now.since(ctx.requests[oldest].insert);
-        (age >= Nanos::from_ms(self.values[dir as usize])).then_some(oldest)
+        (age >= Nanos::from_ms(self.expire_ms[dir as usize])).then_some(oldest)
     }
 
     /// The direction to serve: another one when nothing of the batch is queued, or the batch's time is over; and whether it is.
     fn direction(&self, now: Nanos) -> Option<(Dir, bool)> {
         let other = if self.batch == Dir::Read { Dir::Write } else { Dir::Read };
         let queued = |dir: Dir| !self.queues[dir as usize].fifo.is_empty();
-        let length = Nanos::from_ms(self.values[2 + self.batch as usize]);
+        let length = Nanos::from_ms(self.batch_ms[self.batch as usize]);
         let over = queued(other) && self.batch_began.is_some_and(|began| now.since(began) >= length);
         match (queued(self.batch), queued(other)) {
             (true, _) if !over => Some((self.batch, false)),
@@ -140,7 +140,7 @@ impl Anticipatory {
     fn wait_for_last(&self, candidate: &Request, ctx: &Context<'_>) -> Option<Nanos> {
         let task = self.last.filter(|task| *task != candidate.io.task || candidate.io.op != Op::Read)?;
         let process = self.processes.get(task.0 as usize).filter(|p| p.outstanding == 0)?;
-        let longest = Nanos::from_ms(self.values[4]);
+        let longest = Nanos::from_ms(self.wait_ms);
         let until = process.completed + process.think_time(95).min(longest);
         if until <= ctx.now {
             return None;
@@ -221,7 +221,7 @@ impl Scheduler for Anticipatory {
     }
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
-        if u64::from(self.in_device) >= self.values[5] {
+        if self.in_device >= self.depth {
             return Next::WaitUntil(ctx.now + FULL_DEVICE_RECHECK);
         }
         if let Some(id) = self.head.pop_front(&mut self.links) {
@@ -318,19 +318,7 @@ impl Scheduler for Anticipatory {
         }
     }
 
-    fn tunables(&self) -> &'static [Tunable] {
-        TUNABLES
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.values[i]))
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
-            self.values[i] = value as u64;
-        }
-    }
+    has_settings!(SETTINGS, TUNABLES);
 
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         count("anticipations", self.waits);

@@ -173,7 +173,7 @@ impl Scheduler for Bfq {
     }
 
     fn get(&self, name: &str) -> Option<i128> {
-        self.values.get(name, &self.time.clock)
+        self.values.get(name)
     }
 
     fn set(&mut self, name: &str, value: i128) {
@@ -181,7 +181,7 @@ impl Scheduler for Bfq {
         if self.get(name) == Some(value) {
             return;
         }
-        self.values.set(name, value, &self.time.clock);
+        self.values.set(name, value);
         if low_latency && !self.values.low_latency {
             self.end_all_raises();
         }

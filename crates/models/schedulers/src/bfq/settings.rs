@@ -3,6 +3,7 @@
 use dumbwaiter_block::{TickClock, Tunable};
 
 use super::generation::Generation;
+use crate::settings::{Setting, join, settings, with_defaults};
 
 /// Largest budget before the device's rate is known, sectors.
 pub(super) const DEFAULT_MAX_BUDGET: u64 = 16384;
@@ -25,20 +26,15 @@ macro_rules! mechanisms {
                 }
             }
 
-            fn field(&mut self, name: &str) -> Option<&mut bool> {
-                Some(match name {
-                    $(stringify!($name) => &mut self.$name,)*
-                    _ => return None,
-                })
-            }
-
             /// With budgets by history the unused part of a budget is kept, so it must not be charged as well.
             const fn with_history(self) -> Mechanisms {
                 Mechanisms { slow_charge: false, ..self }
             }
 
-            const fn switches(self) -> [Tunable; SWITCHES] {
-                [$(tunable(stringify!($name), "bool", 0, 1, self.$name as i128, concat!("mechanism: ", $help)),)*]
+            const fn settings(self) -> [Setting<Values>; SWITCHES] {
+                settings! {
+                    $($name: "bool", 0, 1, self.$name, concat!("mechanism: ", $help) => (on.$name);)*
+                }
             }
         }
 
@@ -75,7 +71,7 @@ mechanisms! {
 }
 
 /// Values of the settings.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Values {
     pub(super) back_seek_max: u64,
     pub(super) back_seek_penalty: u64,
@@ -95,10 +91,12 @@ pub(super) struct Values {
     pub(super) async_charge: u64,
     pub(super) on: Mechanisms,
     pub(super) history: Option<History>,
+    rows: &'static [Setting<Values>],
+    clock: TickClock,
 }
 
 /// History-based budgets (H+BFQ).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     /// Sectors.
     pub(super) default_budget: u64,
@@ -108,86 +106,39 @@ pub(super) struct History {
     pub(super) exhausted_budget: u64,
 }
 
-impl History {
-    const NEW: History = History { default_budget: DEFAULT_MAX_BUDGET, tenants: 0, exhausted_budget: 0 };
-}
-
-const fn tunable(
-    name: &'static str,
-    unit: &'static str,
-    min: i128,
-    max: i128,
-    default: i128,
-    help: &'static str,
-) -> Tunable {
-    Tunable { name, unit, min, max, default, help }
-}
-
-const INT: i128 = i32::MAX as i128;
+const INT: i32 = i32::MAX;
 
 /// The kernel's settings, then those of single mechanisms, then the switches.
-const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITCHES] {
+const fn settings(generation: Generation, history: bool) -> [Setting<Values>; 13 + SWITCHES] {
     let constants = Constants::of(generation);
-    let max_budget = max_budget(history);
-    let mechanisms = mechanisms(generation, history);
-    let first = [
-        tunable(
-            "back_seek_max",
-            "KiB",
-            0,
-            INT,
-            16384,
-            "largest distance behind the head at which a request competes by distance",
-        ),
-        tunable("back_seek_penalty", "factor", 1, INT, 2, "factor by which a distance backwards counts more"),
-        tunable("fifo_expire_async", "ms", 0, INT, 250, "deadline of an async request, checked once per slot"),
-        tunable("fifo_expire_sync", "ms", 0, INT, 125, "deadline of a sync request, checked once per slot"),
-        tunable(
-            "low_latency",
-            "bool",
-            0,
-            1,
-            constants.low_latency as i128,
-            "raise the weight of interactive and soft real-time queues",
-        ),
-        tunable(
-            "max_budget",
-            "sectors",
-            0,
-            INT,
-            max_budget as i128,
-            "largest budget of a slot; 0: the data of one timeout_sync at the measured peak rate",
-        ),
-        tunable("slice_idle", "ms", 0, INT, 8, "how long the device idles for a queue; 0: never"),
-        tunable("slice_idle_us", "us", 0, u32::MAX as i128, 8000, "slice_idle in microseconds"),
-        tunable("strict_guarantees", "bool", 0, 1, 0, "keep one request in the device, and always idle"),
-        tunable("timeout_sync", "ms", 1, INT, 124, "longest slot, in ticks of 4 ms"),
-        tunable(
-            "raise_coeff",
-            "factor",
-            1,
-            1000,
-            constants.raise_coeff as i128,
-            "factor by which the weight of interactive queues is raised",
-        ),
-        tunable(
-            "raise_sectors",
-            "sectors",
-            0,
-            INT,
-            constants.raise_sectors as i128,
-            "service after which a raise ends; 0: by time alone",
-        ),
-        tunable(
-            "async_charge",
-            "factor",
-            1,
-            100,
-            constants.async_charge as i128,
-            "factor by which a sector of an async request counts",
-        ),
-    ];
-    join(first, mechanisms.switches())
+    let first: [Setting<Values>; 13] = settings! {
+        back_seek_max: "KiB", 0, INT, 16384, "largest distance behind the head at which a request competes by distance"
+            => (back_seek_max);
+        back_seek_penalty: "factor", 1, INT, 2, "factor by which a distance backwards counts more" => (back_seek_penalty);
+        fifo_expire_async: "ms", 0, INT, 250, "deadline of an async request, checked once per slot"
+            => { |v| (v.fifo_expire[0] / 1_000_000).into(), |v, ms| v.fifo_expire[0] = ms as u64 * 1_000_000 };
+        fifo_expire_sync: "ms", 0, INT, 125, "deadline of a sync request, checked once per slot"
+            => { |v| (v.fifo_expire[1] / 1_000_000).into(), |v, ms| v.fifo_expire[1] = ms as u64 * 1_000_000 };
+        low_latency: "bool", 0, 1, constants.low_latency, "raise the weight of interactive and soft real-time queues"
+            => (low_latency);
+        max_budget: "sectors", 0, INT, max_budget(history),
+            "largest budget of a slot; 0: the data of one timeout_sync at the measured peak rate" => (max_budget);
+        slice_idle: "ms", 0, INT, 8, "how long the device idles for a queue; 0: never"
+            => { |v| (v.slice_idle / 1_000_000).into(), |v, ms| v.slice_idle = ms as u64 * 1_000_000 };
+        slice_idle_us: "us", 0, u32::MAX, 8000, "slice_idle in microseconds"
+            => { |v| (v.slice_idle / 1000).into(), |v, us| v.slice_idle = us as u64 * 1000 };
+        strict_guarantees: "bool", 0, 1, 0, "keep one request in the device, and always idle"
+            => { |v| v.strict_guarantees.into(), |v, on| v.set_strict_guarantees(on != 0) };
+        timeout_sync: "ms", 1, INT, 124, "longest slot, in ticks of 4 ms"
+            => { |v| i128::from(v.timeout) * i128::from(v.clock.period.0) / 1_000_000, |v, ms| v.timeout = v.clock.from_ms(ms as u64) };
+        raise_coeff: "factor", 1, 1000, constants.raise_coeff, "factor by which the weight of interactive queues is raised"
+            => (raise_coeff);
+        raise_sectors: "sectors", 0, INT, constants.raise_sectors, "service after which a raise ends; 0: by time alone"
+            => (raise_sectors);
+        async_charge: "factor", 1, 100, constants.async_charge, "factor by which a sector of an async request counts"
+            => (async_charge);
+    };
+    join(first, mechanisms(generation, history).settings())
 }
 
 /// 0: by the peak rate.
@@ -200,54 +151,37 @@ const fn mechanisms(generation: Generation, history: bool) -> Mechanisms {
     if history { all.with_history() } else { all }
 }
 
-const fn join<const A: usize, const B: usize, const C: usize>(a: [Tunable; A], b: [Tunable; B]) -> [Tunable; C] {
-    let mut all = [tunable("", "", 0, 0, 0, ""); C];
-    let mut i = 0;
-    while i < A + B {
-        all[i] = if i < A { a[i] } else { b[i - A] };
-        i += 1;
-    }
-    all
-}
-
-const HISTORY: [Tunable; 3] = [
-    tunable(
-        "default_budget",
-        "sectors",
-        1,
-        INT,
-        DEFAULT_MAX_BUDGET as i128,
-        "a queue's first budget, and its next one if little is left after a slot that did not exhaust it",
-    ),
-    tunable(
-        "history_tenants",
-        "tenants",
-        0,
-        INT,
-        0,
-        "divisor of the default budget for a queue that exhausts its budget; 0: number of active tenants",
-    ),
-    tunable(
-        "exhausted_budget",
-        "sectors",
-        0,
-        INT,
-        0,
-        "budget after exhaustion; 0: default_budget ÷ tenants, at least default_budget ÷ 32",
-    ),
-];
+const HISTORY: [Setting<Values>; 3] = settings! {
+    default_budget: "sectors", 1, INT, DEFAULT_MAX_BUDGET,
+        "a queue's first budget, and its next one if little is left after a slot that did not exhaust it"
+        => { |v| v.history.map_or(0, |h| h.default_budget).into(), |v, sectors| v.set_history(|h| h.default_budget = sectors as u64) };
+    history_tenants: "tenants", 0, INT, 0,
+        "divisor of the default budget for a queue that exhausts its budget; 0: number of active tenants"
+        => { |v| v.history.map_or(0, |h| h.tenants).into(), |v, tenants| v.set_history(|h| h.tenants = tenants as u64) };
+    exhausted_budget: "sectors", 0, INT, 0, "budget after exhaustion; 0: default_budget ÷ tenants, at least default_budget ÷ 32"
+        => { |v| v.history.map_or(0, |h| h.exhausted_budget).into(), |v, sectors| v.set_history(|h| h.exhausted_budget = sectors as u64) };
+};
 
 macro_rules! lists {
     ($($generation:ident $plain:ident $history:ident;)*) => {
         $(
-            static $plain: [Tunable; 13 + SWITCHES] = settings(Generation::$generation, false);
-            static $history: [Tunable; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation, true));
+            static $plain: [Setting<Values>; 13 + SWITCHES] = settings(Generation::$generation, false);
+            static $history: [Setting<Values>; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation, true));
         )*
+
+        fn rows(generation: Generation, history: bool) -> &'static [Setting<Values>] {
+            match (generation, history) {
+                $((Generation::$generation, false) => &$plain, (Generation::$generation, true) => &$history,)*
+            }
+        }
 
         /// The settings, with a generation's defaults.
         pub const fn tunables(generation: Generation, history: bool) -> &'static [Tunable] {
             match (generation, history) {
-                $((Generation::$generation, false) => &$plain, (Generation::$generation, true) => &$history,)*
+                $(
+                    (Generation::$generation, false) => const { &crate::settings::tunables(&$plain) },
+                    (Generation::$generation, true) => const { &crate::settings::tunables(&$history) },
+                )*
             }
         }
     };
@@ -282,80 +216,46 @@ impl Constants {
 
 impl Values {
     pub(super) fn new(clock: &TickClock, generation: Generation, history: bool) -> Values {
-        let constants = Constants::of(generation);
-        Values {
-            back_seek_max: 16384,
-            back_seek_penalty: 2,
-            fifo_expire: [250_000_000, 125_000_000],
-            low_latency: constants.low_latency,
-            max_budget: max_budget(history),
-            slice_idle: 8_000_000,
+        let empty = Values {
+            back_seek_max: 0,
+            back_seek_penalty: 0,
+            fifo_expire: [0; 2],
+            low_latency: false,
+            max_budget: 0,
+            slice_idle: 0,
             strict_guarantees: false,
-            timeout: (clock.per_second() / 8).max(1),
-            raise_coeff: constants.raise_coeff,
-            raise_sectors: constants.raise_sectors,
-            async_charge: constants.async_charge,
+            timeout: 0,
+            raise_coeff: 0,
+            raise_sectors: 0,
+            async_charge: 0,
             on: mechanisms(generation, history),
-            history: history.then_some(History::NEW),
+            history: history.then_some(History::default()),
+            rows: rows(generation, history),
+            clock: *clock,
+        };
+        let mut made = with_defaults(empty.rows, empty);
+        made.timeout = (clock.per_second() / 8).max(1);
+        made
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<i128> {
+        crate::settings::get(self.rows, self, name)
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: i128) {
+        crate::settings::set(self.rows, self, name, value);
+    }
+
+    fn set_strict_guarantees(&mut self, on: bool) {
+        if on && !self.strict_guarantees {
+            self.slice_idle = self.slice_idle.max(8_000_000);
         }
+        self.strict_guarantees = on;
     }
 
-    pub(super) fn get(&self, name: &str, clock: &TickClock) -> Option<i128> {
-        Some(match name {
-            "back_seek_max" => i128::from(self.back_seek_max),
-            "back_seek_penalty" => i128::from(self.back_seek_penalty),
-            "fifo_expire_async" => i128::from(self.fifo_expire[0] / 1_000_000),
-            "fifo_expire_sync" => i128::from(self.fifo_expire[1] / 1_000_000),
-            "low_latency" => i128::from(self.low_latency),
-            "max_budget" => i128::from(self.max_budget),
-            "slice_idle" => i128::from(self.slice_idle / 1_000_000),
-            "slice_idle_us" => i128::from(self.slice_idle / 1000),
-            "strict_guarantees" => i128::from(self.strict_guarantees),
-            "timeout_sync" => i128::from(self.timeout) * i128::from(clock.period.0) / 1_000_000,
-            "raise_coeff" => i128::from(self.raise_coeff),
-            "raise_sectors" => i128::from(self.raise_sectors),
-            "async_charge" => i128::from(self.async_charge),
-            "default_budget" => i128::from(self.history?.default_budget),
-            "history_tenants" => i128::from(self.history?.tenants),
-            "exhausted_budget" => i128::from(self.history?.exhausted_budget),
-            _ => i128::from(*self.on.clone().field(name)?),
-        })
-    }
-
-    pub(super) fn set(&mut self, name: &str, value: i128, clock: &TickClock) {
-        let number = value.clamp(0, i128::from(u64::MAX)) as u64;
+    fn set_history(&mut self, change: impl FnOnce(&mut History)) {
         if let Some(history) = &mut self.history {
-            match name {
-                "default_budget" => history.default_budget = number,
-                "history_tenants" => history.tenants = number,
-                "exhausted_budget" => history.exhausted_budget = number,
-                _ => {}
-            }
-        }
-        match name {
-            "back_seek_max" => self.back_seek_max = number,
-            "back_seek_penalty" => self.back_seek_penalty = number,
-            "fifo_expire_async" => self.fifo_expire[0] = number.saturating_mul(1_000_000),
-            "fifo_expire_sync" => self.fifo_expire[1] = number.saturating_mul(1_000_000),
-            "low_latency" => self.low_latency = number != 0,
-            "max_budget" => self.max_budget = number,
-            "slice_idle" => self.slice_idle = number.saturating_mul(1_000_000),
-            "slice_idle_us" => self.slice_idle = number.saturating_mul(1000),
-            "strict_guarantees" => {
-                if number != 0 && !self.strict_guarantees {
-                    self.slice_idle = self.slice_idle.max(8_000_000);
-                }
-                self.strict_guarantees = number != 0;
-            }
-            "timeout_sync" => self.timeout = clock.from_ms(number.max(1)),
-            "raise_coeff" => self.raise_coeff = number as u32,
-            "raise_sectors" => self.raise_sectors = number,
-            "async_charge" => self.async_charge = number,
-            _ => {
-                if let Some(field) = self.on.field(name) {
-                    *field = number != 0;
-                }
-            }
+            change(history);
         }
     }
 }

@@ -5,47 +5,24 @@
 //! for its mean time between dispatches. Virtual time is sectors by weight, and survives absence; a tenant that returns
 //! with nothing in the device starts with the least virtual time of those that wait.
 
-use dumbwaiter_block::{Nanos, Tunable};
+use dumbwaiter_block::Nanos;
 
 use super::group::Group;
 use super::queue::NONE;
 use crate::mechanisms::ordered::{Tree, TreeArena};
+use crate::settings::{settings, with_defaults};
 
-/// Settings beside those of CFQ.
-pub(super) const TUNABLES: [Tunable; 4] = [
-    Tunable {
-        name: "anticipation_cap",
-        unit: "us",
-        min: -1,
-        max: u32::MAX as i128,
-        default: 8000,
-        help: "longest time to idle for a tenant's next request; 0 never idles, -1 is no limit",
-    },
-    Tunable {
-        name: "anticipation_initial",
-        unit: "us",
-        min: 0,
-        max: u32::MAX as i128,
-        default: 1000,
-        help: "time to idle before three intervals are known; 8000 on a disk with a moving arm",
-    },
-    Tunable {
-        name: "anticipation_factor",
-        unit: "percent",
-        min: 0,
-        max: 10_000,
-        default: 100,
-        help: "idling as a percentage of the mean time between dispatches",
-    },
-    Tunable {
-        name: "slot_sectors",
-        unit: "sectors",
-        min: 0,
-        max: u32::MAX as i128,
-        default: 0,
-        help: "a slot is this many sectors for each unit of weight; 0: a part of target_latency",
-    },
-];
+// Settings beside those of CFQ.
+settings! {
+    pub(super) const SETTINGS of Anticipation;
+    anticipation_cap: "us", -1, u32::MAX, 8000, "longest time to idle for a tenant's next request; 0 never idles, -1 is no limit"
+        => (cap_us);
+    anticipation_initial: "us", 0, u32::MAX, 1000,
+        "time to idle before three intervals are known; 8000 on a disk with a moving arm" => (initial_us);
+    anticipation_factor: "percent", 0, 10_000, 100, "idling as a percentage of the mean time between dispatches" => (factor_percent);
+    slot_sectors: "sectors", 0, u32::MAX, 0, "a slot is this many sectors for each unit of weight; 0: a part of target_latency"
+        => (slot_sectors);
+}
 
 /// Intervals after which the mean counts.
 const ENOUGH: u32 = 3;
@@ -80,7 +57,7 @@ struct Entity {
 }
 
 /// State and settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Anticipation {
     entities: Vec<Entity>,
     /// Backlogged children by group.
@@ -89,34 +66,19 @@ pub(super) struct Anticipation {
     sequence: u64,
     pub(super) turn: Option<Turn>,
     pub(super) habits: Vec<Habit>,
-    pub(super) values: [i64; TUNABLES.len()],
+    cap_us: i64,
+    initial_us: u64,
+    factor_percent: u64,
+    pub(super) slot_sectors: u64,
 }
 
 impl Anticipation {
     pub(super) fn new(rotational: bool) -> Anticipation {
-        let mut values = TUNABLES.map(|t| t.default as i64);
+        let mut made = with_defaults(&SETTINGS, Anticipation::default());
         if rotational {
-            values[1] = 8000;
+            made.initial_us = 8000;
         }
-        Anticipation {
-            entities: Vec::new(),
-            children: Vec::new(),
-            line: TreeArena::default(),
-            sequence: 0,
-            turn: None,
-            habits: Vec::new(),
-            values,
-        }
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<i128> {
-        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.values[i]))
-    }
-
-    pub(super) fn set(&mut self, name: &str, value: i128) {
-        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
-            self.values[i] = value as i64;
-        }
+        made
     }
 
     /// The tenant in service, or the backlogged one that has had the least.
@@ -140,13 +102,12 @@ impl Anticipation {
 
     /// How long the device idles for a tenant's next request, ns.
     pub(super) fn window(&self, g: u32) -> u64 {
-        let [cap, initial, factor, _] = self.values;
         let mean = match self.habits.get(g as usize) {
             Some(habit) if habit.samples >= ENOUGH => habit.mean,
-            _ => initial as u64 * 1000,
+            _ => self.initial_us * 1000,
         };
-        let wait = (u128::from(mean) * factor as u128 / 100).min(u128::from(u64::MAX / 4)) as u64;
-        if cap < 0 { wait } else { wait.min(cap as u64 * 1000) }
+        let wait = (u128::from(mean) * u128::from(self.factor_percent) / 100).min(u128::from(u64::MAX / 4)) as u64;
+        if self.cap_us < 0 { wait } else { wait.min(self.cap_us as u64 * 1000) }
     }
 
     fn reserve(&mut self, groups: usize) {

@@ -50,6 +50,7 @@ use dumbwaiter_block::{
 
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Tree, TreeArena};
+use crate::settings::{join, tunables};
 use anticipation::Anticipation;
 use depth_sense::DepthSense;
 use group::Group;
@@ -58,16 +59,11 @@ use queue::{NONE, Queue, rank_of};
 use settings::{Clock, Settings};
 pub use settings::{TUNABLES, Version};
 
+const ALL: [Tunable; settings::SETTINGS.len() + anticipation::SETTINGS.len()] =
+    join(tunables(&settings::SETTINGS), tunables(&anticipation::SETTINGS));
+
 /// Settings of `a-cfq`.
-pub const A_CFQ_TUNABLES: &[Tunable] = &{
-    let mut all = [TUNABLES[0]; TUNABLES.len() + anticipation::TUNABLES.len()];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = if i < TUNABLES.len() { TUNABLES[i] } else { anticipation::TUNABLES[i - TUNABLES.len()] };
-        i += 1;
-    }
-    all
-};
+pub const A_CFQ_TUNABLES: &[Tunable] = &ALL;
 
 /// State of a request beside itself.
 #[derive(Clone, Copy, Debug)]
@@ -355,13 +351,14 @@ impl Scheduler for Cfq {
     }
 
     fn get(&self, name: &str) -> Option<i128> {
-        self.set.get(name).or_else(|| self.anticipation.as_ref()?.get(name))
+        let own = crate::settings::get(&settings::SETTINGS, &self.set, name);
+        own.or_else(|| crate::settings::get(&anticipation::SETTINGS, self.anticipation.as_ref()?, name))
     }
 
     fn set(&mut self, name: &str, value: i128) {
-        self.set.set(name, value, &self.clock);
+        crate::settings::set(&settings::SETTINGS, &mut self.set, name, value);
         if let Some(anticipation) = &mut self.anticipation {
-            anticipation.set(name, value);
+            crate::settings::set(&anticipation::SETTINGS, anticipation, name, value);
         }
     }
 

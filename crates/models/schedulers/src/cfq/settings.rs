@@ -2,6 +2,8 @@
 
 use dumbwaiter_block::{Nanos, Setup, TickClock, Tunable};
 
+use crate::settings::{settings, tunables, with_defaults};
+
 /// The Linux release to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -92,56 +94,73 @@ impl Clock {
     }
 }
 
-const MOST: i128 = u32::MAX as i128;
+const MOST: u32 = u32::MAX;
+const MOST_US: u64 = u32::MAX as u64 * 1000;
 
-const fn tunable(name: &'static str, unit: &'static str, min: i128, default: i128, help: &'static str) -> Tunable {
-    Tunable { name, unit, min, max: MOST, default, help }
+settings! {
+    pub(super) const SETTINGS of Settings;
+    quantum: "requests", 1, MOST, 8, "requests of one queue in the device while others wait" => (quantum);
+    fifo_expire_sync: "ms", 1, MOST, 125, "a synchronous request goes first after this long"
+        => { |s| in_ms(s.us.fifo[1]), |s, ms| s.fifo_expire[1] = span_of_ms(&s.clock, &mut s.us.fifo[1], ms) };
+    fifo_expire_async: "ms", 1, MOST, 250, "an asynchronous request goes first after this long"
+        => { |s| in_ms(s.us.fifo[0]), |s, ms| s.fifo_expire[0] = span_of_ms(&s.clock, &mut s.us.fifo[0], ms) };
+    back_seek_max: "KiB", 0, MOST, 16_384, "the longest distance backwards to a next request"
+        => { |s| (s.back_seek_sectors / 2).into(), |s, kib| s.back_seek_sectors = kib as u64 * 2 };
+    back_seek_penalty: "factor", 1, MOST, 2, "factor by which a distance backwards counts more" => (back_seek_penalty);
+    slice_sync: "ms", 1, MOST, 100, "slice of a synchronous queue of level 4"
+        => { |s| in_ms(s.us.slice[1]), |s, ms| s.slice[1] = span_of_ms(&s.clock, &mut s.us.slice[1], ms) };
+    slice_async: "ms", 1, MOST, 40, "slice of an asynchronous queue of level 4"
+        => { |s| in_ms(s.us.slice[0]), |s, ms| s.slice[0] = span_of_ms(&s.clock, &mut s.us.slice[0], ms) };
+    slice_async_rq: "requests", 1, MOST, 2, "scales the requests of an async slice: twice this per level above 8" => (slice_async_rq);
+    slice_idle: "ms", 0, MOST, 0, "time to idle for a queue's next request; 8 on a disk with a moving arm, and in 3.10"
+        => { |s| in_ms(s.us.slice_idle), |s, ms| s.slice_idle = span_of_ms(&s.clock, &mut s.us.slice_idle, ms) };
+    group_idle: "ms", 0, MOST, 8, "time to idle for a tenant's next request"
+        => { |s| in_ms(s.us.group_idle), |s, ms| s.group_idle = span_of_ms(&s.clock, &mut s.us.group_idle, ms) };
+    low_latency: "bool", 0, 1, 1, "scale slices to target_latency" => (low_latency);
+    target_latency: "ms", 1, MOST, 300, "target time for one round of all queues"
+        => { |s| in_ms(s.us.target_latency), |s, ms| s.target_latency = span_of_ms(&s.clock, &mut s.us.target_latency, ms) };
+    slice_sync_us: "us", 1, MOST_US, 100_000, "slice_sync in microseconds; ticks, up to 4.7, round up"
+        => { |s| s.us.slice[1].into(), |s, us| s.slice[1] = span_of_us(&s.clock, &mut s.us.slice[1], us) };
+    slice_async_us: "us", 1, MOST_US, 40_000, "slice_async in microseconds"
+        => { |s| s.us.slice[0].into(), |s, us| s.slice[0] = span_of_us(&s.clock, &mut s.us.slice[0], us) };
+    slice_idle_us: "us", 0, MOST_US, 0, "slice_idle in microseconds"
+        => { |s| s.us.slice_idle.into(), |s, us| s.slice_idle = span_of_us(&s.clock, &mut s.us.slice_idle, us) };
+    group_idle_us: "us", 0, MOST_US, 8000, "group_idle in microseconds"
+        => { |s| s.us.group_idle.into(), |s, us| s.group_idle = span_of_us(&s.clock, &mut s.us.group_idle, us) };
+    target_latency_us: "us", 1, MOST_US, 300_000, "target_latency in microseconds"
+        => { |s| s.us.target_latency.into(), |s, us| s.target_latency = span_of_us(&s.clock, &mut s.us.target_latency, us) };
+    leaf_weight: "weight", 1, 10_000, 100, "weight of a tenant's own tasks beside the tenants nested in it" => (leaf_weight[0]);
+    root_leaf_weight: "weight", 1, 10_000, 200, "weight of the root's own tasks, and of write-back up to 4.7, beside the tenants"
+        => (leaf_weight[1]);
 }
 
 /// Settings.
-pub const TUNABLES: &[Tunable] = &[
-    tunable("quantum", "requests", 1, 8, "requests of one queue in the device while others wait"),
-    tunable("fifo_expire_sync", "ms", 1, 125, "a synchronous request goes first after this long"),
-    tunable("fifo_expire_async", "ms", 1, 250, "an asynchronous request goes first after this long"),
-    tunable("back_seek_max", "KiB", 0, 16_384, "the longest distance backwards to a next request"),
-    tunable("back_seek_penalty", "factor", 1, 2, "factor by which a distance backwards counts more"),
-    tunable("slice_sync", "ms", 1, 100, "slice of a synchronous queue of level 4"),
-    tunable("slice_async", "ms", 1, 40, "slice of an asynchronous queue of level 4"),
-    tunable("slice_async_rq", "requests", 1, 2, "scales the requests of an async slice: twice this per level above 8"),
-    tunable(
-        "slice_idle",
-        "ms",
-        0,
-        0,
-        "time to idle for a queue's next request; 8 on a disk with a moving arm, and in 3.10",
-    ),
-    tunable("group_idle", "ms", 0, 8, "time to idle for a tenant's next request"),
-    Tunable { name: "low_latency", unit: "bool", min: 0, max: 1, default: 1, help: "scale slices to target_latency" },
-    tunable("target_latency", "ms", 1, 300, "target time for one round of all queues"),
-    micros("slice_sync_us", 1, 100_000, "slice_sync in microseconds; ticks, up to 4.7, round up"),
-    micros("slice_async_us", 1, 40_000, "slice_async in microseconds"),
-    micros("slice_idle_us", 0, 0, "slice_idle in microseconds"),
-    micros("group_idle_us", 0, 8000, "group_idle in microseconds"),
-    micros("target_latency_us", 1, 300_000, "target_latency in microseconds"),
-    weight("leaf_weight", 100, "weight of a tenant's own tasks beside the tenants nested in it"),
-    weight("root_leaf_weight", 200, "weight of the root's own tasks, and of write-back up to 4.7, beside the tenants"),
-];
+pub const TUNABLES: &[Tunable] = &tunables(&SETTINGS);
 
-const fn micros(name: &'static str, min: i128, default: i128, help: &'static str) -> Tunable {
-    Tunable { name, unit: "us", min, max: MOST * 1000, default, help }
+fn in_ms(us: i64) -> i128 {
+    (us / 1000).into()
 }
 
-const fn weight(name: &'static str, default: i128, help: &'static str) -> Tunable {
-    Tunable { name, unit: "weight", min: 1, max: 10_000, default, help }
+/// Keeps a time as it was set, and returns it in the units of the clock.
+fn span_of_ms(clock: &Clock, kept: &mut i64, ms: i128) -> i64 {
+    *kept = ms as i64 * 1000;
+    clock.span_of_ms(ms as i64)
 }
 
-/// The same setting in milliseconds and in microseconds.
-fn twin(name: &str) -> Option<(usize, bool)> {
-    let (other, fine) = match name.strip_suffix("_us") {
-        Some(coarse) => (TUNABLES.iter().position(|t| t.name == coarse), true),
-        None => (TUNABLES.iter().position(|t| t.name.strip_suffix("_us") == Some(name)), false),
-    };
-    Some((other?, fine))
+/// As [`span_of_ms`].
+fn span_of_us(clock: &Clock, kept: &mut i64, us: i128) -> i64 {
+    *kept = us as i64;
+    clock.span_of_us(us as i64)
+}
+
+/// Times as they were set, us.
+#[derive(Clone, Copy, Debug, Default)]
+struct Micros {
+    fifo: [i64; 2],
+    slice: [i64; 2],
+    slice_idle: i64,
+    group_idle: i64,
+    target_latency: i64,
 }
 
 /// Settings in the units of the clock.
@@ -161,69 +180,37 @@ pub(super) struct Settings {
     pub(super) target_latency: i64,
     /// Of a tenant's own tasks, of the root's.
     pub(super) leaf_weight: [u32; 2],
-    /// As they were set.
-    values: [i64; TUNABLES.len()],
+    us: Micros,
+    clock: Clock,
 }
 
 impl Settings {
     /// The defaults; those that the kernel states as parts of a second are such parts.
     pub(super) fn new(version: Version, setup: &Setup, clock: &Clock) -> Settings {
-        let idles = setup.rotational_at_attach() || version == Version::K310;
-        let mut values = [0; TUNABLES.len()];
-        for (value, tunable) in values.iter_mut().zip(TUNABLES) {
-            *value = match tunable.name {
-                "slice_idle" if idles => 8,
-                "slice_idle_us" if idles => 8000,
-                _ => tunable.default as i64,
-            };
-        }
+        let empty = Settings {
+            quantum: 0,
+            fifo_expire: [0; 2],
+            back_seek_sectors: 0,
+            back_seek_penalty: 0,
+            slice: [0; 2],
+            slice_async_rq: 0,
+            slice_idle: 0,
+            group_idle: 0,
+            low_latency: false,
+            target_latency: 0,
+            leaf_weight: [0; 2],
+            us: Micros::default(),
+            clock: *clock,
+        };
+        let mut made = with_defaults(&SETTINGS, empty);
         let part = |of: i64, divisor: i64| (of * clock.second / divisor).max(1);
-        Settings {
-            quantum: 8,
-            fifo_expire: [part(1, 4), part(1, 8)],
-            back_seek_sectors: 16_384 * 2,
-            back_seek_penalty: 2,
-            slice: [part(1, 25), part(1, 10)],
-            slice_async_rq: 2,
-            slice_idle: if idles { part(1, 125) } else { 0 },
-            group_idle: part(1, 125),
-            low_latency: true,
-            target_latency: part(3, 10),
-            leaf_weight: [100, 200],
-            values,
+        made.fifo_expire = [part(1, 4), part(1, 8)];
+        made.slice = [part(1, 25), part(1, 10)];
+        made.group_idle = part(1, 125);
+        made.target_latency = part(3, 10);
+        if setup.rotational_at_attach() || version == Version::K310 {
+            (made.slice_idle, made.us.slice_idle) = (part(1, 125), 8000);
         }
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<i128> {
-        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.values[i]))
-    }
-
-    pub(super) fn set(&mut self, name: &str, value: i128, clock: &Clock) {
-        let Some(i) = TUNABLES.iter().position(|t| t.name == name) else { return };
-        self.values[i] = value as i64;
-        let count = value as u32;
-        let mut span = clock.span_of_ms(value as i64);
-        if let Some((twin, fine)) = twin(name) {
-            self.values[twin] = if fine { value as i64 / 1000 } else { value as i64 * 1000 };
-            if fine {
-                span = clock.span_of_us(value as i64);
-            }
-        }
-        match name {
-            "quantum" => self.quantum = count,
-            "fifo_expire_sync" => self.fifo_expire[1] = span,
-            "fifo_expire_async" => self.fifo_expire[0] = span,
-            "back_seek_max" => self.back_seek_sectors = u64::from(count) * 2,
-            "back_seek_penalty" => self.back_seek_penalty = u64::from(count),
-            "slice_sync" | "slice_sync_us" => self.slice[1] = span,
-            "slice_async" | "slice_async_us" => self.slice[0] = span,
-            "slice_async_rq" => self.slice_async_rq = count,
-            "slice_idle" | "slice_idle_us" => self.slice_idle = span,
-            "group_idle" | "group_idle_us" => self.group_idle = span,
-            "low_latency" => self.low_latency = value != 0,
-            "leaf_weight" => self.leaf_weight[0] = count,
-            "root_leaf_weight" => self.leaf_weight[1] = count,
-            _ => self.target_latency = span,
-        }
+        made
     }
 }

@@ -50,7 +50,7 @@ impl Cfq {
         let a = self.anticipation.as_ref()?;
         let turn = a.turn?;
         let group = &self.groups[turn.group as usize];
-        let slot_sectors = a.values[3] as u64;
+        let slot_sectors = a.slot_sectors;
         let used_up = match slot_sectors {
             0 => now >= turn.end,
             n => turn.sectors >= n.saturating_mul(u64::from(group.weight)),

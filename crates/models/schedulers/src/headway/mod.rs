@@ -40,16 +40,17 @@ mod tests;
 
 use dumbwaiter_block::{
     Context, Dir, Event, Flags, Io, Join, Nanos, Next, Op, Place, Request, RequestId, Scheduler, Setup, Side, TaskId,
-    TenantId, Tunable,
+    TenantId,
 };
 
+use crate::settings::has_settings;
 use depth::Depth;
 use exclusive::ExclusiveSlice;
 use fresh::{Reservation, Starts};
 use queue::{Order, Queue, Storage, is_foreground, queue_node};
 use run::Run;
-use settings::Settings;
 pub use settings::TUNABLES;
+use settings::{SETTINGS, Settings};
 use shares::{Hierarchy, NANOSECOND, NodeId, ROOT, SECTOR, task_node, tenant_node, tenant_of, write_back_node};
 
 /// How far, in virtual time, a batch may reach past the tenant whose turn it is: 256 KiB at the default weight...
@@ -109,7 +110,7 @@ impl Headway {
     /// An empty scheduler.
     pub fn new(setup: Setup) -> Headway {
         Headway {
-            settings: Settings::default(),
+            settings: Settings::new(),
             rotational: setup.rotational,
             shares: Hierarchy::new(),
             queues: vec![Queue::default()],
@@ -165,7 +166,7 @@ impl Headway {
     }
 
     fn is_fresh(&self, node: NodeId, now: Nanos) -> bool {
-        self.settings.low_latency() && fresh::is_fresh(&self.queues[node as usize], now)
+        self.settings.low_latency && fresh::is_fresh(&self.queues[node as usize], now)
     }
 
     /// Weight of a queue among those of its tenant now.
@@ -418,7 +419,7 @@ impl Scheduler for Headway {
             // Only a completion makes room.
             return Next::WaitUntil(ctx.now + FULL_DEVICE_RECHECK);
         }
-        if self.batch_len >= self.depth.scaled(self.settings.batch()) {
+        if self.batch_len >= self.depth.scaled(self.settings.batch) {
             (self.batch_dir, self.batch_len) = (queue::other(self.batch_dir), 0);
         }
         let exclusive = self.exclusive.and_then(|slice| self.first_in(slice.owner));
@@ -462,7 +463,7 @@ impl Scheduler for Headway {
         } else if account.behind && self.depth.current <= 2 && account.waiting == 0 && account.in_device == 0 {
             self.exclusive = Some(ExclusiveSlice::of_tenant(tenant_node(tenant), patience, ctx.now));
         }
-        self.depth.completed(&self.shares, self.settings.follow_shares(), ctx.now);
+        self.depth.completed(&self.shares, self.settings.follow_shares, ctx.now);
         self.waiting > 0
     }
 
@@ -500,7 +501,7 @@ impl Scheduler for Headway {
         // When slots are scarce, each tenant has as many as its share: without one it could not use its turn.
         let scarce = (self.waiting + self.in_device) * 4 > nr_requests * 3;
         let tenant = io.tenant.0 as usize;
-        let account = self.depth.accounts.get(tenant).filter(|_| scarce && self.settings.follow_shares());
+        let account = self.depth.accounts.get(tenant).filter(|_| scarce && self.settings.follow_shares);
         let share = self.shares.share(tenant);
         let whole = self.depth.active_share.max(share);
         match account {
@@ -557,17 +558,7 @@ impl Scheduler for Headway {
         }
     }
 
-    fn tunables(&self) -> &'static [Tunable] {
-        TUNABLES
-    }
-
-    fn get(&self, name: &str) -> Option<i128> {
-        self.settings.get(name)
-    }
-
-    fn set(&mut self, name: &str, value: i128) {
-        self.settings.set(name, value);
-    }
+    has_settings!(SETTINGS, TUNABLES in settings);
 
     fn describe(&self, _ctx: &Context<'_>) -> String {
         let owner = self.exclusive.map_or("none".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));

@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::error::ChoiceError;
 use super::factory::Factory;
 use super::list::{REGISTRY, find};
-use super::setting::{Kind, Settings};
+use super::setting::{ParameterKind, Settings};
 
 /// A scheduler with settings, of which any number can be built.
 #[derive(Clone)]
@@ -142,7 +142,8 @@ impl Choice {
 /// The factory of a scheduler that another one may use: not one that uses others itself.
 fn candidate(text: &str) -> Result<Factory, ChoiceError> {
     let name = text.split(':').next().unwrap_or_default();
-    let nested = find(name).is_some_and(|e| e.parameters.iter().any(|p| matches!(p.kind, Kind::Schedulers(_))));
+    let nested =
+        find(name).is_some_and(|e| e.parameters.iter().any(|p| matches!(p.kind, ParameterKind::Schedulers(_))));
     if nested {
         let (scheduler, key, value) = (name.to_owned(), "candidates".to_owned(), text.to_owned());
         let expected = "schedulers that do not use others".to_owned();

@@ -5,7 +5,7 @@ use dumbwaiter_block::Tunable;
 use super::error::ChoiceError;
 use super::factory::Factory;
 use super::searched::{Searched, searched};
-use super::setting::{Kind, Parameter, Settings};
+use super::setting::{Parameter, ParameterKind, Settings};
 
 /// One scheduler.
 pub struct Entry {
@@ -33,7 +33,7 @@ impl Entry {
 
     /// The parameter that chooses a version, if it has versions.
     pub fn version(&self) -> Option<&'static Parameter> {
-        self.parameters.iter().find(|p| matches!(p.kind, Kind::Word(_) | Kind::Release(_)))
+        self.parameters.iter().find(|p| matches!(p.kind, ParameterKind::Word(_) | ParameterKind::Release(_)))
     }
 
     /// Its versions, the default first; empty if it has only one.
@@ -43,6 +43,6 @@ impl Entry {
 
     /// Linux releases at which its behaviour changed, the default first; empty if it follows only one.
     pub fn kernels(&self) -> &'static [&'static str] {
-        self.version().filter(|p| matches!(p.kind, Kind::Release(_))).map_or(&[], |p| p.kind.names())
+        self.version().filter(|p| matches!(p.kind, ParameterKind::Release(_))).map_or(&[], |p| p.kind.names())
     }
 }

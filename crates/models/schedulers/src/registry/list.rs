@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::error::ChoiceError;
 use super::factory::{Factory, factory};
-use super::setting::{Kind, Parameter, Settings};
+use super::setting::{Parameter, ParameterKind, Settings};
 use crate::adios::{self, Adios};
 use crate::anticipatory::{self, Anticipatory};
 use crate::bfq::{self, Bfq, Generation};
@@ -23,27 +23,31 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 const fn kernel(releases: &'static [&'static str]) -> Parameter {
-    Parameter { name: "kernel", kind: Kind::Release(releases), help: "the Linux release whose behaviour to use" }
+    Parameter {
+        name: "kernel",
+        kind: ParameterKind::Release(releases),
+        help: "the Linux release whose behaviour to use",
+    }
 }
 
 const fn generation(names: &'static [&'static str]) -> Parameter {
-    Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to use" }
+    Parameter { name: "generation", kind: ParameterKind::Word(names), help: "the generation of BFQ to use" }
 }
 
 const fn per_tenant(name: &'static str, help: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::PerTenant { unit: "IO/s", max: 1_000_000_000 }, help }
+    Parameter { name, kind: ParameterKind::PerTenant { unit: "IO/s", max: 1_000_000_000 }, help }
 }
 
 const PREDICTOR: Parameter = Parameter {
     name: "predictor",
-    kind: Kind::Word(&["line", "oracle", "shuffled"]),
+    kind: ParameterKind::Word(&["line", "oracle", "shuffled"]),
     help: "line: learned while it runs; oracle: the exact times of a simulated device; shuffled: the line's prediction for \
            the request before, a control",
 };
 
 const MODEL: Parameter = Parameter {
     name: "model",
-    kind: Kind::File { required: false },
+    kind: ParameterKind::File { required: false },
     help: "a model file, or shipped:latency-disk or shipped:latency-flash; it predicts in place of the line",
 };
 
@@ -314,27 +318,27 @@ pub const REGISTRY: &[Entry] = &[
         source: "FSL-25-07 (2025), and ours",
         tunables: adaptive::TUNABLES,
         parameters: &[
-            Parameter { name: "by", kind: Kind::Word(By::NAMES), help: "what decides between the candidates" },
-            Parameter { name: "goal", kind: Kind::Word(Goal::NAMES), help: "what to improve" },
+            Parameter { name: "by", kind: ParameterKind::Word(By::NAMES), help: "what decides between the candidates" },
+            Parameter { name: "goal", kind: ParameterKind::Word(Goal::NAMES), help: "what to improve" },
             Parameter {
                 name: "candidates",
-                kind: Kind::Schedulers("mq-deadline+headway+bfq+kyber+none"),
+                kind: ParameterKind::Schedulers("mq-deadline+headway+bfq+kyber+none"),
                 help: "schedulers to choose from",
             },
             Parameter {
                 name: "handover",
-                kind: Kind::Word(&["live", "freeze"]),
+                kind: ParameterKind::Word(&["live", "freeze"]),
                 help: "live: queued requests pass to the next scheduler; freeze: the device drains first, as in Linux",
             },
             Parameter {
                 name: "model",
-                kind: Kind::File { required: false },
+                kind: ParameterKind::File { required: false },
                 help: "a classifier's file, shipped:classifier (the default) or none; its posterior chooses between the rows of \
                        the table",
             },
             Parameter {
                 name: "table",
-                kind: Kind::File { required: false },
+                kind: ParameterKind::File { required: false },
                 help: "a throughput table's file, shipped:simulated (the default) or none",
             },
         ],

@@ -19,4 +19,4 @@ pub use error::ChoiceError;
 pub use factory::{Factory, factory};
 pub use list::{REGISTRY, find};
 pub use searched::Searched;
-pub use setting::{Kind, Parameter, Settings};
+pub use setting::{Parameter, ParameterKind, Settings};

@@ -17,14 +17,14 @@ pub struct Parameter {
     /// Its name, as users type it.
     pub name: &'static str,
     /// Values that it takes.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// What it controls, in one sentence.
     pub help: &'static str,
 }
 
 /// Values that a [`Parameter`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParameterKind {
     /// One of these words; the first is the default.
     Word(&'static [&'static str]),
     /// Any Linux release that the scheduler has followed, such as `6.1` or `6.12.117+deb12-cloud-amd64`. Behaviour
@@ -46,27 +46,27 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl ParameterKind {
     /// The values whose behaviour differs, the default first; none for a file.
     pub fn names(&self) -> &'static [&'static str] {
         match self {
-            Kind::Word(names) | Kind::Release(names) => names,
-            Kind::File { .. } | Kind::Schedulers(_) | Kind::PerTenant { .. } => &[],
+            ParameterKind::Word(names) | ParameterKind::Release(names) => names,
+            ParameterKind::File { .. } | ParameterKind::Schedulers(_) | ParameterKind::PerTenant { .. } => &[],
         }
     }
 
     /// What a value must be, for error messages.
     pub fn expected(&self) -> String {
         match self {
-            Kind::Word(names) => names.join(", "),
-            Kind::Release(names) => format!("a Linux release; behaviour differs at {}", names.join(", ")),
-            Kind::Schedulers(default) => format!("names of other schedulers, such as {default}"),
-            Kind::PerTenant { unit, max } => {
+            ParameterKind::Word(names) => names.join(", "),
+            ParameterKind::Release(names) => format!("a Linux release; behaviour differs at {}", names.join(", ")),
+            ParameterKind::Schedulers(default) => format!("names of other schedulers, such as {default}"),
+            ParameterKind::PerTenant { unit, max } => {
                 format!(
                     "whole numbers from 0 to {max} ({unit}) joined by +, one for each tenant in order, such as 500+0+100"
                 )
             }
-            Kind::File { .. } => "the path of a file".to_owned(),
+            ParameterKind::File { .. } => "the path of a file".to_owned(),
         }
     }
 }
@@ -98,7 +98,7 @@ impl Settings {
     /// Stores the value of a parameter. Returns `false` if there is no parameter of this name.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<bool, ChoiceError> {
         let Some(i) = self.parameters.iter().position(|p| p.name == key) else { return Ok(false) };
-        let known = !matches!(self.parameters[i].kind, Kind::Word(words) if !words.contains(&value));
+        let known = !matches!(self.parameters[i].kind, ParameterKind::Word(words) if !words.contains(&value));
         if value.is_empty() || !known {
             return Err(self.refuse(key, value, self.parameters[i].kind.expected()));
         }
@@ -109,7 +109,7 @@ impl Settings {
     /// Looks up the schedulers that parameters name. `find` makes a factory from a name with settings.
     pub(super) fn look_up(&mut self, find: impl Fn(&str) -> Result<Factory, ChoiceError>) -> Result<(), ChoiceError> {
         for (i, parameter) in self.parameters.iter().enumerate() {
-            let Kind::Schedulers(default) = parameter.kind else { continue };
+            let ParameterKind::Schedulers(default) = parameter.kind else { continue };
             let text = self.values[i].as_deref().unwrap_or(default);
             let named = text.split('+').map(|name| Ok((name.trim().to_owned(), find(&name.trim().replace(';', ","))?)));
             self.named[i] = named.collect::<Result<_, ChoiceError>>()?;
@@ -130,7 +130,7 @@ impl Settings {
     /// [`ChoiceError::Value`] if one is no whole number or too great.
     pub fn per_tenant(&self, key: &str) -> Result<Vec<u64>, ChoiceError> {
         let max = match self.parameters.iter().find(|p| p.name == key).map(|p| p.kind) {
-            Some(Kind::PerTenant { max, .. }) => max,
+            Some(ParameterKind::PerTenant { max, .. }) => max,
             _ => u64::MAX,
         };
         let Some(text) = self.text(key) else { return Ok(Vec::new()) };
@@ -165,7 +165,7 @@ impl Settings {
     /// 256 MiB.
     pub fn file(&self, key: &str) -> Result<Option<Vec<u8>>, ChoiceError> {
         let Some(path) = self.text(key) else {
-            let required = |p: &Parameter| p.name == key && p.kind == Kind::File { required: true };
+            let required = |p: &Parameter| p.name == key && p.kind == ParameterKind::File { required: true };
             if self.parameters.iter().any(required) {
                 let (scheduler, key) = (self.scheduler.to_owned(), key.to_owned());
                 return Err(ChoiceError::Missing { scheduler, expected: self.expected(&key), key });

@@ -10,9 +10,9 @@ static LEARNED: Entry = Entry {
     source: "",
     tunables: crate::headway::TUNABLES,
     parameters: &[
-        Parameter { name: "order", kind: Kind::Word(&["short", "long"]), help: "" },
-        Parameter { name: "model", kind: Kind::File { required: true }, help: "" },
-        Parameter { name: "notes", kind: Kind::File { required: false }, help: "" },
+        Parameter { name: "order", kind: ParameterKind::Word(&["short", "long"]), help: "" },
+        Parameter { name: "model", kind: ParameterKind::File { required: true }, help: "" },
+        Parameter { name: "notes", kind: ParameterKind::File { required: false }, help: "" },
     ],
     manual: "",
     make: |settings| {

@@ -34,6 +34,7 @@ use crate::mechanisms::ordered::{Tree, TreeArena};
 use accuracy::PairOrder;
 use overlaps::{Overlaps, Range};
 use predictor::{Predictor, Sent};
+use settings::{SETTINGS, Settings};
 
 /// Priority classes: realtime, best effort, idle.
 const CLASSES: usize = 3;
@@ -102,7 +103,7 @@ pub struct Sjf {
     /// δ and the longest prediction that counts, ns; both change only while nothing is queued.
     delta: u64,
     longest: u64,
-    values: [i64; 5],
+    settings: Settings,
     counts: Counts,
 }
 
@@ -137,10 +138,6 @@ impl Sjf {
     }
 
     fn of(setup: Setup, source: Source, positions: bool) -> Sjf {
-        let mut values = [0; 5];
-        for (value, tunable) in values.iter_mut().zip(if positions { SPTF_TUNABLES } else { TUNABLES }) {
-            *value = tunable.default as i64;
-        }
         let mut sjf = Sjf {
             classes: [Class::default(); CLASSES],
             head: List::default(),
@@ -160,7 +157,7 @@ impl Sjf {
             mean: MEAN_AT_FIRST[usize::from(setup.rotational)],
             delta: 1,
             longest: 1,
-            values,
+            settings: Settings::new(),
             counts: Counts::default(),
         };
         sjf.rescale();
@@ -169,18 +166,18 @@ impl Sjf {
 
     /// Derives δ and the clamp from the mean latency. Nothing may be queued: keys would lose their order.
     fn rescale(&mut self) {
-        self.delta = (self.mean / self.values[0] as u64).max(1);
-        self.longest = self.mean.saturating_mul(self.values[1] as u64).max(PREDICTION_MIN);
+        self.delta = (self.mean / self.settings.delta_fraction).max(1);
+        self.longest = self.mean.saturating_mul(self.settings.clamp).max(PREDICTION_MIN);
     }
 
     /// A request older than this goes first.
     fn age_limit(&self) -> Nanos {
-        match self.values[2] {
+        match self.settings.age_ms {
             0 => {
                 let least = if self.rotational { Nanos::from_ms(2000) } else { Nanos::from_ms(50) };
                 Nanos(self.mean.saturating_mul(20 * u64::from(self.device_depth))).max(least)
             }
-            ms => Nanos::from_ms(ms as u64),
+            ms => Nanos::from_ms(ms),
         }
     }
 
@@ -189,7 +186,7 @@ impl Sjf {
     }
 
     fn follows_predictions(&self) -> bool {
-        self.values[3] == 0 || self.accuracy.trusted()
+        !self.settings.fallback || self.accuracy.trusted()
     }
 
     fn enter_heap(&mut self, id: RequestId) {
@@ -253,7 +250,7 @@ impl Sjf {
     fn best_position(&self, class: &Class, ctx: &Context<'_>) -> Option<RequestId> {
         let mut best: Option<(u64, RequestId)> = None;
         let mut at = class.heap.first();
-        for _ in 0..self.values[4] {
+        for _ in 0..self.settings.heads {
             let Some(id) = at.map(RequestId) else { break };
             let cost = self.predictor.of_position(&ctx.requests[id], self.dispatch_at(ctx.now)).min(self.longest);
             let cost = cost.saturating_add(self.entries[id.index()].number.saturating_mul(self.delta));
@@ -406,13 +403,11 @@ impl Scheduler for Sjf {
     }
 
     fn get(&self, name: &str) -> Option<i128> {
-        let i = self.tunables().iter().position(|t| t.name == name)?;
-        Some(i128::from(self.values[i]))
+        crate::settings::get(&SETTINGS[..self.tunables().len()], &self.settings, name)
     }
 
     fn set(&mut self, name: &str, value: i128) {
-        let Some(i) = self.tunables().iter().position(|t| t.name == name) else { return };
-        self.values[i] = value as i64;
+        crate::settings::set(&SETTINGS, &mut self.settings, name, value);
         if self.queued == 0 {
             self.rescale();
         }

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod replace;
+mod wrapped;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,6 +3,7 @@
 use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::did_you_mean_of;
 
+use crate::generate::parse::{extent, switch};
 use crate::generate::{BuildError, Extent};
 use dumbwaiter_text::units::{self, BareTime, Prefixes};
 
@@ -144,10 +145,8 @@ impl App {
             let found = units::count(text).ok().filter(|n| (1..=most).contains(n));
             found.map(|n| n as u32).ok_or_else(|| wrong(expected))
         };
-        let extent = || match text.trim().ends_with('%') {
-            true => units::percent(text).map(Extent::Percent).map_err(|e| e.to_string()),
-            false => units::size(text, Prefixes::Plain).map(Extent::Bytes).map_err(|e| e.to_string()),
-        };
+        let flag = || switch(text).map(Some).map_err(|e| e.to_string());
+        let extent = || extent(text, Prefixes::Plain).map(Some).map_err(|e| e.to_string());
         match key {
             "think" => {
                 self.think = Some(match text {
@@ -163,14 +162,8 @@ impl App {
                     _ => return Err(wrong("720p or 1080p")),
                 });
             }
-            "raw" | "log" => {
-                let value = Some(match text {
-                    "1" | "true" => true,
-                    "0" | "false" => false,
-                    _ => return Err(wrong("true or false")),
-                });
-                *(if key == "raw" { &mut self.raw } else { &mut self.log }) = value;
-            }
+            "raw" => self.raw = flag()?,
+            "log" => self.log = flag()?,
             "timeout" => self.timeout = Some(time()?),
             "launch_after" => self.launch_after = Some(time()?),
             "every" => self.every = Some(time()?),
@@ -183,8 +176,8 @@ impl App {
                 self.maxrate = Some(rate).filter(|rate| *rate >= 5);
                 self.maxrate.ok_or_else(|| wrong("a rate above 0"))?;
             }
-            "offset" => self.offset = Some(extent()?),
-            "size" => self.size = Some(extent()?),
+            "offset" => self.offset = extent()?,
+            "size" => self.size = extent()?,
             _ => return Err(format!("unknown option {key:?} of an application")),
         }
         Ok(())

@@ -2,23 +2,12 @@
 
 use dumbwaiter_text::units::{self, BareTime, Prefixes};
 
-const TIMES: [&str; 8] = [
-    "runtime",
-    "ramp_time",
-    "startdelay",
-    "start_delay",
-    "thinktime",
-    "thinktime_spin",
-    "thinktime_iotime",
-    "max_latency",
-];
-
 /// Deepest nesting of parentheses.
 const NESTING_MAX: u32 = 64;
 
-/// Evaluates the arithmetic in a value; other values are returned unchanged. The error is a clause that follows the
-/// value.
-pub(super) fn expand(key: &str, value: &str, prefixes: Prefixes) -> Result<String, String> {
+/// Evaluates the arithmetic in a value, which may be a `time`; other values are returned unchanged. The error is a clause
+/// that follows the value.
+pub(super) fn expand(value: &str, time: bool, prefixes: Prefixes) -> Result<String, String> {
     for keyword in ["$mb_memory", "$ncpus"] {
         if value.contains(keyword) {
             return Err(format!("depends on the machine through {keyword}; write the number"));
@@ -28,7 +17,6 @@ pub(super) fn expand(key: &str, value: &str, prefixes: Prefixes) -> Result<Strin
     if !value.starts_with('(') && known == value {
         return Ok(known);
     }
-    let time = TIMES.contains(&key);
     let mut cursor = Cursor { rest: &known, time, prefixes };
     let result = cursor.sum(0)?;
     if !cursor.rest.trim().is_empty() {

@@ -213,10 +213,36 @@ fn errors_name_line_option_value_and_expected_form() {
 
 #[test]
 fn each_option_has_one_meaning() {
-    let mut names: Vec<&str> = options::names().collect();
+    let mut names: Vec<&str> = OPTIONS.iter().flat_map(|row| row.names()).collect();
     names.sort_unstable();
     let twice: Vec<_> = names.windows(2).filter(|w| w[0] == w[1]).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+fn page(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs").join(name)
+}
+
+#[test]
+fn the_manual_has_the_table_of_all_options() {
+    let page = page("fio-options.md");
+    let written = std::fs::read_to_string(&page).unwrap();
+    let (before, _) = written.split_once("| options |").expect("the page has the table");
+    let made = format!("{before}{}", option_table());
+    if std::env::var_os("DUMBWAITER_UPDATE_DOCS").is_some() {
+        return std::fs::write(&page, &made).unwrap();
+    }
+    assert!(written == made, "docs/fio-options.md is not as the code says; DUMBWAITER_UPDATE_DOCS=1 writes it");
+}
+
+#[test]
+fn the_manual_explains_every_option_of_a_job() {
+    let scenarios = std::fs::read_to_string(page("scenario.md")).unwrap();
+    for row in OPTIONS.iter().filter(|row| row.job().is_some()) {
+        for name in row.names() {
+            assert!(scenarios.contains(&format!("`{name}`")), "docs/scenario.md does not explain `{name}`");
+        }
+    }
 }
 
 #[test]

@@ -5,24 +5,21 @@ use dumbwaiter_block::Nanos;
 use super::value::{Access, BlockSize, Distribution, Extent, Pattern, PerDir, Zone};
 use dumbwaiter_text::units::{self, BareTime, Prefixes, UnitError};
 
-pub(super) type Parsed<T> = Result<T, UnitError>;
+pub(crate) type Parsed<T> = Result<T, UnitError>;
 
-pub(super) fn wrong<T>(text: &str, expected: impl Into<String>) -> Parsed<T> {
+pub(crate) fn wrong<T>(text: &str, expected: impl Into<String>) -> Parsed<T> {
     Err(UnitError { text: text.to_string(), expected: expected.into() })
 }
 
-pub(super) fn at_least_one(text: &str) -> Parsed<u32> {
-    between(text, 1, u32::MAX)
-}
-
-pub(super) fn between<T: TryFrom<u64> + Into<u64> + Copy>(text: &str, min: T, max: T) -> Parsed<T> {
-    let ok =
-        units::count(text).ok().filter(|n| (min.into()..=max.into()).contains(n)).and_then(|n| T::try_from(n).ok());
-    ok.map_or_else(|| wrong(text, format!("a whole number from {} to {}", min.into(), max.into())), Ok)
+/// A whole number from `min` to `max`.
+pub(crate) fn between<T: TryFrom<u64>>(text: &str, min: u64, max: u64) -> Parsed<T> {
+    let found = units::count(text).ok().filter(|n| (min..=max).contains(n)).and_then(|n| T::try_from(n).ok());
+    let most = if max == u64::MAX { String::new() } else { format!(" to {max}") };
+    found.map_or_else(|| wrong(text, format!("a whole number from {min}{most}")), Ok)
 }
 
 /// 1 and 0, true and false.
-pub(super) fn switch(text: &str) -> Parsed<bool> {
+pub(crate) fn switch(text: &str) -> Parsed<bool> {
     match text.trim() {
         "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
@@ -30,18 +27,18 @@ pub(super) fn switch(text: &str) -> Parsed<bool> {
     }
 }
 
-pub(super) fn whole_percent(text: &str) -> Parsed<u8> {
+pub(crate) fn whole_percent(text: &str) -> Parsed<u8> {
     let number = text.trim();
-    between(number.strip_suffix('%').unwrap_or(number), 0u8, 100)
+    between(number.strip_suffix('%').unwrap_or(number), 0, 100)
         .or_else(|_| wrong(text, "a whole percentage from 0 to 100"))
 }
 
-pub(super) fn number(text: &str, range: std::ops::RangeInclusive<f64>, expected: &str) -> Parsed<f64> {
+pub(crate) fn number(text: &str, range: std::ops::RangeInclusive<f64>, expected: &str) -> Parsed<f64> {
     let ok = text.trim().parse::<f64>().ok().filter(|x| range.contains(x));
     ok.map_or_else(|| wrong(text, expected), Ok)
 }
 
-pub(super) fn extent(text: &str, prefixes: Prefixes) -> Parsed<Extent> {
+pub(crate) fn extent(text: &str, prefixes: Prefixes) -> Parsed<Extent> {
     let trimmed = text.trim();
     if trimmed.ends_with('%') {
         return units::percent(trimmed).map(Extent::Percent);
@@ -53,7 +50,7 @@ pub(super) fn extent(text: &str, prefixes: Prefixes) -> Parsed<Extent> {
 
 /// One to three values separated by commas: a value also applies to the directions after it, unless a comma follows; an
 /// empty one leaves the default.
-pub(super) fn per_dir<T: Clone>(
+pub(crate) fn per_dir<T: Clone>(
     text: &str,
     default: PerDir<T>,
     parse: impl Fn(&str) -> Parsed<T>,
@@ -80,7 +77,7 @@ pub(super) fn per_dir<T: Clone>(
     Ok(PerDir { read, write, trim })
 }
 
-pub(super) fn pattern(text: &str, prefixes: Prefixes) -> Parsed<Pattern> {
+pub(crate) fn pattern(text: &str, prefixes: Prefixes) -> Parsed<Pattern> {
     let (name, modifier) = text.split_once(':').map_or((text, None), |(name, m)| (name, Some(m.trim())));
     let Some((_, access, mix)) = Pattern::NAMES.into_iter().find(|(n, ..)| *n == name.trim()) else {
         return wrong(
@@ -90,7 +87,7 @@ pub(super) fn pattern(text: &str, prefixes: Prefixes) -> Parsed<Pattern> {
     };
     let modifier = match (modifier, access) {
         (None, _) => 0,
-        (Some(m), Access::Random) => i64::from(between(m, 1, u32::MAX)?),
+        (Some(m), Access::Random) => between(m, 1, u32::MAX.into())?,
         (Some(m), Access::Sequential) => {
             let bytes = units::size(m.strip_prefix('-').unwrap_or(m), prefixes)?;
             let signed = i64::try_from(bytes).map(|n| if m.starts_with('-') { -n } else { n });
@@ -101,7 +98,7 @@ pub(super) fn pattern(text: &str, prefixes: Prefixes) -> Parsed<Pattern> {
 }
 
 /// `min-max`.
-pub(super) fn size_range(text: &str, prefixes: Prefixes) -> Parsed<(u64, u64)> {
+pub(crate) fn size_range(text: &str, prefixes: Prefixes) -> Parsed<(u64, u64)> {
     let Some((a, b)) = text.split_once('-') else {
         return wrong(text, "two sizes with a dash between, such as 4k-64k");
     };
@@ -110,7 +107,7 @@ pub(super) fn size_range(text: &str, prefixes: Prefixes) -> Parsed<(u64, u64)> {
 }
 
 /// Parses `left/percentage:left/percentage…`; omitted percentages share the remainder.
-pub(super) fn shares<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T>) -> Parsed<Vec<(T, f64)>> {
+pub(crate) fn shares<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T>) -> Parsed<Vec<(T, f64)>> {
     let mut parts = Vec::new();
     for part in text.split(':') {
         let (value, percent) = part.split_once('/').unwrap_or((part, ""));
@@ -130,7 +127,7 @@ pub(super) fn shares<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T
 }
 
 /// `4k`, `4k-64k`, `4k/60:16k/40` or `32k:1.0:4k-256k` (log-normal: median, sigma, limits).
-pub(super) fn block_size(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
+pub(crate) fn block_size(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
     let size = |t: &str| units::size(t, prefixes);
     if text.contains('/') {
         let parts = shares(text, 64, size)?;
@@ -152,7 +149,7 @@ pub(super) fn block_size(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
     }
 }
 
-pub(super) fn distribution(text: &str, prefixes: Prefixes) -> Parsed<Distribution> {
+pub(crate) fn distribution(text: &str, prefixes: Prefixes) -> Parsed<Distribution> {
     let (name, rest) = text.split_once([':', '=']).map_or((text, None), |(name, rest)| (name, Some(rest)));
     let centred = |default: Option<f64>, range: std::ops::RangeInclusive<f64>, expected: &str| {
         let (value, centre) =
@@ -192,7 +189,7 @@ pub(super) fn distribution(text: &str, prefixes: Prefixes) -> Parsed<Distributio
 }
 
 /// Parses `accesses/length:…`, the accesses in percent. Omitted lengths of `zoned` share the remainder.
-pub(super) fn zones(text: &str, absolute: bool, prefixes: Prefixes) -> Parsed<Distribution> {
+pub(crate) fn zones(text: &str, absolute: bool, prefixes: Prefixes) -> Parsed<Distribution> {
     let swapped = |part: &str| part.split_once('/').map(|(access, length)| (access.to_string(), length.to_string()));
     let Some(parts) = text.split(':').map(swapped).collect::<Option<Vec<_>>>() else {
         return wrong(text, "zones as accesses/length:…, such as 60/10:30/20:10/70");
@@ -213,7 +210,7 @@ pub(super) fn zones(text: &str, absolute: bool, prefixes: Prefixes) -> Parsed<Di
     }
 }
 
-pub(super) fn delay(text: &str) -> Parsed<(Nanos, Nanos)> {
+pub(crate) fn delay(text: &str) -> Parsed<(Nanos, Nanos)> {
     let one = |t: &str| units::time(t, BareTime::Seconds);
     match text.split_once(['-', ':']) {
         Some((a, b)) => one(a).and_then(|a| one(b).map(|b| (a.min(b), a.max(b)))),
@@ -221,7 +218,7 @@ pub(super) fn delay(text: &str) -> Parsed<(Nanos, Nanos)> {
     }
 }
 
-pub(super) fn niceness(text: &str) -> Parsed<i8> {
+pub(crate) fn niceness(text: &str) -> Parsed<i8> {
     let ok = text.trim().parse::<i8>().ok().filter(|n| (-20..=19).contains(n));
     ok.map_or_else(|| wrong(text, "a niceness from -20 to 19"), Ok)
 }

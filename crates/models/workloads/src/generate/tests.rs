@@ -483,7 +483,7 @@ fn any_option() -> impl Strategy<Value = (&'static str, String)> {
         "random",
     ]);
     let value = prop_oneof![sizes, numbers, times, words].prop_map(str::to_string);
-    (prop::sample::select(JobSpec::KEYS.to_vec()), value)
+    (prop::sample::select(JobSpec::keys().collect::<Vec<_>>()), value)
 }
 
 fn any_job() -> impl Strategy<Value = JobSpec> {
@@ -524,7 +524,7 @@ proptest! {
     }
 
     #[test]
-    fn no_option_panics(key in prop::sample::select(JobSpec::KEYS.to_vec()), value in "\\PC{0,40}") {
+    fn no_option_panics(key in prop::sample::select(JobSpec::keys().collect::<Vec<_>>()), value in "\\PC{0,40}") {
         let mut spec = JobSpec::default();
         if spec.set(key, &value, Prefixes::Plain).is_ok() {
             let _ = spec.build(context(3));

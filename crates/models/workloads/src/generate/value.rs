@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use dumbwaiter_text::units;
 
 /// Indices of the directions in [`PerDir::each`].
@@ -310,28 +313,33 @@ pub enum BurstProcess {
     Exponential,
 }
 
-/// An I/O engine; only whether it is synchronous matters here.
+/// An I/O engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// Its name in fio.
     pub name: &'static str,
     /// Whether it waits for each I/O.
     pub synchronous: bool,
+    /// Whether it reaches devices without the kernel's block layer.
+    pub bypasses_kernel: bool,
 }
 
 impl Engine {
     /// The default of scenarios.
-    pub const IO_URING: Engine = Engine { name: "io_uring", synchronous: false };
+    pub const IO_URING: Engine = Engine { name: "io_uring", synchronous: false, bypasses_kernel: false };
     /// The default of fio.
-    pub const PSYNC: Engine = Engine { name: "psync", synchronous: true };
+    pub const PSYNC: Engine = Engine { name: "psync", synchronous: true, bypasses_kernel: false };
 
     /// Every engine that does block I/O.
     pub(crate) const ALL: [Engine; 21] = {
         const fn sync(name: &'static str) -> Engine {
-            Engine { name, synchronous: true }
+            Engine { name, ..Engine::PSYNC }
         }
         const fn queued(name: &'static str) -> Engine {
-            Engine { name, synchronous: false }
+            Engine { name, ..Engine::IO_URING }
+        }
+        const fn own(name: &'static str) -> Engine {
+            Engine { name, synchronous: false, bypasses_kernel: true }
         }
         [
             Engine::IO_URING,
@@ -346,15 +354,15 @@ impl Engine {
             queued("posixaio"),
             queued("solarisaio"),
             queued("windowsaio"),
-            queued("io_uring_cmd"),
-            queued("sg"),
-            queued("libzbc"),
-            queued("nbd"),
-            queued("rbd"),
-            queued("libiscsi"),
-            queued("libblkio"),
-            queued("xnvme"),
-            queued("null"),
+            own("io_uring_cmd"),
+            own("sg"),
+            own("libzbc"),
+            own("nbd"),
+            own("rbd"),
+            own("libiscsi"),
+            own("libblkio"),
+            own("xnvme"),
+            own("null"),
         ]
     };
 
@@ -366,5 +374,68 @@ impl Engine {
     /// The engine of this name, if it does block I/O.
     pub fn named(name: &str) -> Option<Engine> {
         Engine::ALL.into_iter().find(|engine| engine.name == name)
+    }
+}
+
+/// A value in a scenario file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// A number.
+    Number(u64),
+    /// True or false.
+    Bool(bool),
+    /// Text, for instance a size with its unit.
+    Text(String),
+}
+
+impl Serialize for Scalar {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            // TOML integers have 63 bits; a string of digits parses to the same value.
+            Scalar::Number(n) if i64::try_from(*n).is_err() => serializer.serialize_str(&n.to_string()),
+            Scalar::Number(n) => serializer.serialize_u64(*n),
+            Scalar::Bool(b) => serializer.serialize_bool(*b),
+            Scalar::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+/// Reads any scalar as the text of a fio job file.
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
+        struct AnyScalar;
+        impl Visitor<'_> for AnyScalar {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, a text, true or false")
+            }
+            fn visit_bool<E>(self, b: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Bool(b))
+            }
+            fn visit_u64<E>(self, n: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(n))
+            }
+            fn visit_i64<E>(self, n: i64) -> Result<Scalar, E> {
+                Ok(u64::try_from(n).map_or_else(|_| Scalar::Text(n.to_string()), Scalar::Number))
+            }
+            fn visit_f64<E>(self, n: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Text(n.to_string()))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.to_string()))
+            }
+        }
+        deserializer.deserialize_any(AnyScalar)
+    }
+}
+
+impl Scalar {
+    /// The text of a fio job file.
+    pub fn text(&self) -> String {
+        match self {
+            Scalar::Number(n) => n.to_string(),
+            Scalar::Bool(b) => u8::from(*b).to_string(),
+            Scalar::Text(text) => text.clone(),
+        }
     }
 }

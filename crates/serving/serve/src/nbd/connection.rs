@@ -17,7 +17,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 
 use super::status::StatusQuestion;
 use crate::Error;
-use crate::client::{Client, Surroundings};
+use crate::client::{Client, ClientInfo, ClientState, ServeContext};
+use crate::event::ClientEvent;
 use crate::operation::Command;
 use crate::volume::Volume;
 
@@ -29,6 +30,8 @@ const DIRECT_BYTES: u32 = 16 << 10;
 const MAX_PAYLOAD: u32 = 64 << 20;
 /// Replies of one call; two pieces each.
 const MAX_REPLIES: usize = 64;
+/// A client that keeps the rest of a payload back for longer is dropped.
+const STALL: Nanos = Nanos::from_secs(30);
 
 /// How far the life of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ enum Phase {
     Dropped,
 }
 
-/// What the kernel receives into.
+/// The buffer that the kernel receives into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Nothing,
@@ -94,8 +97,7 @@ impl Outgoing {
 /// A connection.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
-    peer: String,
-    tenant: u32,
+    info: ClientInfo,
     task: TaskId,
     rules: Rules,
     receiver: Receiver,
@@ -116,8 +118,6 @@ pub(crate) struct Connection {
     sent: usize,
     watch: Option<WatchId>,
     phase: Phase,
-    /// Why the connection is dropped, if the client broke the protocol.
-    violation: Option<&'static str>,
 }
 
 impl Connection {
@@ -134,8 +134,7 @@ impl Connection {
         input[..rest.len()].copy_from_slice(rest);
         Connection {
             socket: Arc::new(socket),
-            peer,
-            tenant,
+            info: ClientInfo::new(tenant, peer, true),
             task,
             rules,
             receiver: Receiver::default(),
@@ -152,7 +151,6 @@ impl Connection {
             sent: 0,
             watch: None,
             phase: Phase::Serving,
-            violation: None,
         }
     }
 
@@ -161,16 +159,16 @@ impl Connection {
         if let Some(write) = self.write.take() {
             self.in_flight -= 1;
             if let Some(buffer) = write.buffer {
-                volume.give_buffer(self.tenant, buffer);
+                volume.give_buffer(self.info.tenant, buffer);
             }
         }
     }
 
     /// Takes all whole requests that are here, as far as there is room for them.
-    fn pump(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
+    fn pump(&mut self, context: &mut ServeContext<'_>) -> Result<(), Error> {
         let Some(input) = self.input.take() else { return Ok(()) };
         let mut rest = &input[self.begin..self.end];
-        let result = self.take_requests(index, &mut rest, with);
+        let result = self.take_requests(&mut rest, context);
         self.begin = self.end - rest.len();
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
@@ -179,10 +177,10 @@ impl Connection {
         result
     }
 
-    fn take_requests(&mut self, index: u32, rest: &mut &[u8], with: &mut Surroundings<'_>) -> Result<(), Error> {
+    fn take_requests(&mut self, rest: &mut &[u8], context: &mut ServeContext<'_>) -> Result<(), Error> {
         while self.phase == Phase::Serving {
             if let Some(request) = self.held.take() {
-                self.begin_request(index, request, with)?;
+                self.begin_request(request, context)?;
                 if self.held.is_some() {
                     return Ok(());
                 }
@@ -190,15 +188,15 @@ impl Connection {
             if let Some(write) =
                 self.write.take_if(|write| write.buffer.as_ref().is_some_and(|b| b.len() == write.filled))
             {
-                self.submit_write(index, write, with)?;
+                self.submit_write(write, context)?;
                 continue;
             }
-            if self.in_flight >= with.most && self.receiver.between_requests() {
+            if self.in_flight >= context.most && self.receiver.between_requests() {
                 return Ok(());
             }
             match self.receiver.step(rest) {
                 Step::More => return Ok(()),
-                Step::Request(request) => self.begin_request(index, request, with)?,
+                Step::Request(request) => self.begin_request(request, context)?,
                 Step::Payload(bytes, _) => {
                     if let Some(write) = &mut self.write
                         && let Some(buffer) = &mut write.buffer
@@ -208,7 +206,7 @@ impl Connection {
                     }
                 }
                 Step::Violation => {
-                    self.drop_client(Some("expected a request and received other bytes"), with.volume);
+                    self.drop_client(Some("expected a request and received other bytes"), context.volume);
                 }
             }
         }
@@ -216,19 +214,19 @@ impl Connection {
     }
 
     /// Begins a request, or holds it until there is memory for it.
-    fn begin_request(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
+    fn begin_request(&mut self, request: Request, context: &mut ServeContext<'_>) -> Result<(), Error> {
         if request.payload() > MAX_PAYLOAD {
-            self.drop_client(Some("a write of more than 64 MiB"), with.volume);
+            self.drop_client(Some("a write of more than 64 MiB"), context.volume);
             return Ok(());
         }
         if request.command == NbdCommand::Disconnect {
-            self.finish(with.volume);
+            self.finish(context.volume);
             return Ok(());
         }
-        let checked = if with.draining { Err(NbdError::Shutdown) } else { request.check(&self.rules) };
+        let checked = if context.draining { Err(NbdError::Shutdown) } else { request.check(&self.rules) };
         if let Err(error) = checked {
             self.receiver.drop_payload();
-            if let Some(own) = with.volume.tenant_mut(self.tenant) {
+            if let Some(own) = context.volume.tenant_mut(self.info.tenant) {
                 own.counts.refused += 1;
             }
             self.in_flight += 1;
@@ -237,13 +235,13 @@ impl Connection {
         }
         let carries_data = matches!(request.command, NbdCommand::Read | NbdCommand::Write);
         if request.command == NbdCommand::Read
-            && with.volume.can_send_from_file(self.tenant, request.offset, request.length)
+            && context.volume.can_send_from_file(self.info.tenant, request.offset, request.length)
         {
             self.in_flight += 1;
-            return self.submit(index, request, Data::InFile, with);
+            return self.submit(request, Data::InFile, context);
         }
         let buffer = if carries_data && request.length > 0 {
-            let Some(buffer) = with.volume.take_buffer(self.tenant, request.length) else {
+            let Some(buffer) = context.volume.take_buffer(self.info.tenant, request.length) else {
                 self.held = Some(request);
                 return Ok(());
             };
@@ -253,18 +251,18 @@ impl Connection {
         };
         self.in_flight += 1;
         if request.command == NbdCommand::Write && buffer.is_some() {
-            self.write = Some(PartialWrite { request, buffer, filled: 0, since: with.volume.disk.now() });
+            self.write = Some(PartialWrite { request, buffer, filled: 0, since: context.volume.disk.now() });
             return Ok(());
         }
-        self.submit(index, request, buffer.map_or(Data::Scratch, Data::Buffer), with)
+        self.submit(request, buffer.map_or(Data::Scratch, Data::Buffer), context)
     }
 
-    fn submit_write(&mut self, index: u32, write: PartialWrite, with: &mut Surroundings<'_>) -> Result<(), Error> {
-        self.submit(index, write.request, write.buffer.map_or(Data::Scratch, Data::Buffer), with)
+    fn submit_write(&mut self, write: PartialWrite, context: &mut ServeContext<'_>) -> Result<(), Error> {
+        self.submit(write.request, write.buffer.map_or(Data::Scratch, Data::Buffer), context)
     }
 
     /// Hands a complete request on.
-    fn submit(&mut self, index: u32, request: Request, data: Data, with: &mut Surroundings<'_>) -> Result<(), Error> {
+    fn submit(&mut self, request: Request, data: Data, context: &mut ServeContext<'_>) -> Result<(), Error> {
         let Request { offset, length, .. } = request;
         let fua = request.has(command_flag::FUA);
         let command = match request.command {
@@ -277,24 +275,24 @@ impl Connection {
                 Command::Zero { offset, length, fua, keep, fast }
             }
             NbdCommand::Cache => {
-                if let (Some(status), Some(own)) = (with.status, with.volume.tenant(self.tenant)) {
+                if let (Some(status), Some(own)) = (context.status, context.volume.tenant(self.info.tenant)) {
                     status.ask(StatusQuestion::Cache { offset: own.offset + offset, length });
                 }
                 self.answer(reply::simple(request.cookie, 0), Payload::None);
                 return Ok(());
             }
-            NbdCommand::BlockStatus => return self.ask_status(index, request, with),
+            NbdCommand::BlockStatus => return self.ask_status(request, context),
             NbdCommand::Disconnect | NbdCommand::Unknown(_) => return Ok(()),
         };
-        let token = self.remember(index, request);
-        with.volume.submit(self.tenant, self.task, command, data, token)
+        let token = self.remember(request);
+        context.volume.submit(self.info.tenant, self.task, command, data, token)
     }
 
-    fn ask_status(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
-        let offset = with.volume.tenant(self.tenant).map_or(0, |own| own.offset) + request.offset;
-        match with.status {
+    fn ask_status(&mut self, request: Request, context: &mut ServeContext<'_>) -> Result<(), Error> {
+        let offset = context.volume.tenant(self.info.tenant).map_or(0, |own| own.offset) + request.offset;
+        match context.status {
             Some(status) => {
-                let (token, one) = (self.remember(index, request), request.has(command_flag::REQ_ONE));
+                let (token, one) = (self.remember(request), request.has(command_flag::REQ_ONE));
                 status.ask(StatusQuestion::Extents { token, offset, length: request.length, one });
             }
             None => self.answer_status(&request, &[Extent { length: request.length, status: 0 }]),
@@ -303,7 +301,7 @@ impl Connection {
     }
 
     /// Keeps a request until its reply; the token names it.
-    fn remember(&mut self, index: u32, request: Request) -> u64 {
+    fn remember(&mut self, request: Request) -> u64 {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.requests[slot as usize] = request;
@@ -314,11 +312,10 @@ impl Connection {
                 self.requests.len() as u32 - 1
             }
         };
-        u64::from(index) << 32 | u64::from(slot)
+        self.info.token(slot)
     }
 
-    fn recall(&mut self, token: u64) -> Request {
-        let slot = token as u32;
+    fn recall(&mut self, slot: u32) -> Request {
         self.free.push(slot);
         self.requests[slot as usize]
     }
@@ -337,12 +334,12 @@ impl Connection {
     fn release(&mut self, reply: Outgoing, volume: &mut Volume) {
         self.in_flight -= 1;
         if let Payload::Buffer(buffer) = reply.payload {
-            volume.give_buffer(self.tenant, buffer);
+            volume.give_buffer(self.info.tenant, buffer);
         }
     }
 
     /// Sends what is ready, as far as the client takes it. Did anything go?
-    fn send(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
+    fn send(&mut self, volume: &mut Volume) -> Result<bool, Error> {
         let mut any = false;
         while !self.outbox.is_empty() && self.watch.is_none() {
             match self.send_some(volume) {
@@ -352,7 +349,7 @@ impl Connection {
                     self.drop_sent(volume);
                 }
                 Err(io::Errno::AGAIN) => {
-                    self.watch = Some(volume.watch(self.socket.as_fd(), Interest::Write, index)?);
+                    self.watch = Some(volume.watch(self.socket.as_fd(), Interest::Write, self.info.index)?);
                 }
                 Err(io::Errno::INTR) => {}
                 Err(_) => self.drop_client(None, volume),
@@ -364,7 +361,7 @@ impl Connection {
     /// One call: replies up to the next data in the page cache, or these.
     fn send_some(&self, volume: &mut Volume) -> io::Result<usize> {
         if let Some((offset, length)) = self.file_part() {
-            let sent = volume.send_from_file(&self.socket, self.tenant, offset, length)?;
+            let sent = volume.send_from_file(&self.socket, self.info.tenant, offset, length)?;
             return if sent == 0 { Err(io::Errno::IO) } else { Ok(sent) };
         }
         let mut pieces = [IoSlice::new(&[]); 2 * MAX_REPLIES];
@@ -388,7 +385,7 @@ impl Connection {
         sendmsg(&self.socket, &pieces[..count], &mut SendAncillaryBuffer::default(), flags)
     }
 
-    /// What is left of the first reply, if that lies in the page cache.
+    /// The rest of the first reply, if that lies in the page cache.
     fn file_part(&self) -> Option<(u64, usize)> {
         let first = self.outbox.front()?;
         let Payload::File { offset, length } = first.payload else { return None };
@@ -407,8 +404,8 @@ impl Connection {
     }
 
     /// Asks the kernel for more of the client, if there is room for it.
-    fn receive(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
-        let full = self.in_flight >= with.most && self.receiver.between_requests();
+    fn receive(&mut self, context: &mut ServeContext<'_>) -> Result<(), Error> {
+        let full = self.in_flight >= context.most && self.receiver.between_requests();
         let busy = self.receiving != Receiving::Nothing || self.phase != Phase::Serving;
         if busy || full || self.held.is_some() {
             return Ok(());
@@ -420,14 +417,14 @@ impl Connection {
         {
             let range = write.filled..buffer.len();
             self.receiving = Receiving::Payload;
-            return Ok(with.volume.disk.receive(&self.socket, buffer, range, true, u64::from(index))?);
+            return Ok(context.volume.disk.receive(&self.socket, buffer, range, true, u64::from(self.info.index))?);
         }
         if let Some(mut input) = self.input.take() {
             input.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
             let range = self.end..input.len();
             self.receiving = Receiving::Input;
-            return Ok(with.volume.disk.receive(&self.socket, input, range, false, u64::from(index))?);
+            return Ok(context.volume.disk.receive(&self.socket, input, range, false, u64::from(self.info.index))?);
         }
         Ok(())
     }
@@ -438,19 +435,10 @@ impl Connection {
         }
         Ok(())
     }
-}
 
-impl Client for Connection {
-    fn tenant(&self) -> u32 {
-        self.tenant
-    }
-
-    fn peer(&self) -> &str {
-        &self.peer
-    }
-
-    fn completed(&mut self, token: u64, result: Result<(), Errno>, data: Data, volume: &mut Volume) {
-        let request = self.recall(token);
+    /// Answers a request whose command is done.
+    fn completed(&mut self, slot: u32, result: Result<(), Errno>, data: Data, volume: &mut Volume) {
+        let request = self.recall(slot);
         let read = request.command == NbdCommand::Read;
         let header = match result {
             Ok(()) if read => reply::data(&request, self.rules.structured),
@@ -464,7 +452,7 @@ impl Client for Connection {
         let payload = match data {
             Data::Buffer(buffer) if read && result.is_ok() => Payload::Buffer(buffer),
             Data::Buffer(buffer) => {
-                volume.give_buffer(self.tenant, buffer);
+                volume.give_buffer(self.info.tenant, buffer);
                 Payload::None
             }
             Data::InFile if result.is_ok() => Payload::File { offset: request.offset, length: request.length },
@@ -478,10 +466,7 @@ impl Client for Connection {
         }
     }
 
-    fn ready(&mut self, _watch: WatchId, volume: &mut Volume) -> Result<(), Error> {
-        self.unwatch(volume)
-    }
-
+    /// Takes what the kernel has received.
     fn received(&mut self, mut buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume) {
         let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
         let count = result.unwrap_or(0);
@@ -491,7 +476,7 @@ impl Client for Connection {
                 self.receiver.received(count as u32);
                 write.buffer = Some(buffer);
             }
-            (Receiving::Payload, None) => volume.give_buffer(self.tenant, buffer),
+            (Receiving::Payload, None) => volume.give_buffer(self.info.tenant, buffer),
             _ => {
                 self.end += count;
                 buffer.set_len(buffer.capacity());
@@ -505,8 +490,9 @@ impl Client for Connection {
         }
     }
 
-    fn extents_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume) {
-        let request = self.recall(token);
+    /// Answers a question about extents.
+    fn extents_found(&mut self, slot: u32, extents: &[Extent], volume: &mut Volume) {
+        let request = self.recall(slot);
         self.answer_status(&request, extents);
         if self.phase == Phase::Dropped
             && let Some(reply) = self.outbox.pop_back()
@@ -515,19 +501,7 @@ impl Client for Connection {
         }
     }
 
-    fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
-        // What is sent makes room for more of the client's requests, some of which are answered at once. None may be left over while there is
-        // room for it: the next look would come with the client's next bytes, for which it may not send any.
-        loop {
-            self.pump(index, with)?;
-            if !self.send(index, with.volume)? {
-                break;
-            }
-        }
-        self.receive(index, with)?;
-        Ok(false)
-    }
-
+    /// Takes nothing more; what is under way is answered.
     fn finish(&mut self, volume: &mut Volume) {
         if self.phase == Phase::Serving {
             self.phase = Phase::Finishing;
@@ -539,18 +513,19 @@ impl Client for Connection {
         }
     }
 
+    /// Answers nothing any more, and says why if the client broke the protocol.
     fn drop_client(&mut self, violation: Option<&'static str>, volume: &mut Volume) {
         if self.phase == Phase::Dropped {
             return;
         }
-        self.violation = violation;
+        self.info.violation = violation;
         self.phase = Phase::Dropped;
         let _ = shutdown(&self.socket, Shutdown::Both);
         while let Some(reply) = self.outbox.pop_front() {
             self.release(reply, volume);
         }
         self.drop_write(volume);
-        volume.give_up_throttled(self.tenant, self.task);
+        volume.give_up_throttled(self.task);
     }
 
     fn is_over(&self) -> bool {
@@ -561,27 +536,48 @@ impl Client for Connection {
             Phase::Dropped => idle,
         }
     }
+}
 
-    fn is_starved(&self) -> bool {
-        self.held.is_some()
+impl Client for Connection {
+    fn info(&self) -> &ClientInfo {
+        &self.info
     }
 
-    fn complaint(&self, now: Nanos, stall: Nanos) -> Option<&'static str> {
-        let stalled = self.write.as_ref().is_some_and(|write| now.since(write.since) > stall);
+    fn info_mut(&mut self) -> &mut ClientInfo {
+        &mut self.info
+    }
+
+    fn handle(&mut self, event: ClientEvent, volume: &mut Volume) -> Result<(), Error> {
+        match event {
+            ClientEvent::Completed { token, result, data } => self.completed(token, result, data, volume),
+            ClientEvent::Received { buffer, result } => self.received(buffer, result, volume),
+            ClientEvent::Ready(_) => self.unwatch(volume)?,
+            ClientEvent::ExtentsFound { token, extents } => self.extents_found(token, &extents, volume),
+            // It may use no more than before, and no more than there is.
+            ClientEvent::Resized(bytes) => self.rules.size = self.rules.size.min(bytes),
+            ClientEvent::Finish => self.finish(volume),
+            ClientEvent::Drop(violation) => self.drop_client(violation, volume),
+            ClientEvent::DriverAnswered { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, context: &mut ServeContext<'_>) -> Result<ClientState, Error> {
+        // What is sent makes room for more of the client's requests, some of which are answered at once. None may be left over while there is
+        // room for it: the next look would come with the client's next bytes, for which it may not send any.
+        loop {
+            self.pump(context)?;
+            if !self.send(context.volume)? {
+                break;
+            }
+        }
+        self.receive(context)?;
+        Ok(ClientState { awaits_memory: self.held.is_some(), is_over: self.is_over(), ..ClientState::default() })
+    }
+
+    fn complaint(&self, now: Nanos) -> Option<&'static str> {
+        let stalled = self.write.as_ref().is_some_and(|write| now.since(write.since) > STALL);
         stalled.then_some("the rest of a write's data did not arrive within 30 s")
-    }
-
-    fn violation(&self) -> Option<&'static str> {
-        self.violation
-    }
-
-    /// It may use no more than before, and no more than there is.
-    fn resized(&mut self, bytes: u64) {
-        self.rules.size = self.rules.size.min(bytes);
-    }
-
-    fn is_gone(&self) -> bool {
-        self.phase == Phase::Dropped
     }
 
     fn close(mut self: Box<Self>, volume: &mut Volume) -> Result<(), Error> {

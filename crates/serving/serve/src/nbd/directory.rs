@@ -11,7 +11,7 @@ pub(crate) struct Entry {
     pub(crate) description: Description,
     /// The disk's number.
     pub(crate) shard: usize,
-    /// The tenant's place in its volume.
+    /// The tenant's number in its volume.
     pub(crate) tenant: u32,
 }
 

@@ -19,7 +19,7 @@ const MAX_EXTENTS: usize = 1024;
 /// Hints that may wait for the thread; more are dropped, as hints may be.
 const MAX_HINTS: u32 = 64;
 
-/// What is asked of the thread.
+/// A question to the thread.
 pub(crate) enum StatusQuestion {
     /// The extents of a range of the target.
     Extents { token: u64, offset: u64, length: u32, one: bool },

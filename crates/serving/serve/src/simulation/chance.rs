@@ -1,6 +1,6 @@
 //! Random numbers of a seed.
 
-use crate::load::next_random;
+use crate::bench::next_random;
 
 /// Random numbers of a seed.
 #[derive(Clone)]

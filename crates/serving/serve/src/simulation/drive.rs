@@ -38,7 +38,7 @@ struct Held {
 }
 
 pub(super) struct Drive {
-    /// What reads see, and what survives.
+    /// Contents: as reads see them, and as they survive.
     cache: Vec<Sector>,
     medium: Vec<Sector>,
     held: BTreeMap<(Nanos, u64), Held>,
@@ -113,7 +113,7 @@ impl Drive {
         }
     }
 
-    /// What is left: the medium, and by chance some of what was in the cache.
+    /// Contents after a loss of power: the medium, and by chance some of what was in the cache.
     fn lose_power(&mut self) -> Vec<u64> {
         let Drive { cache, medium, chance, .. } = self;
         let left = cache.iter().zip(medium).map(|(cached, safe)| {

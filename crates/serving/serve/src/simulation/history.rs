@@ -1,4 +1,4 @@
-//! What each sector may hold: the memory model of the simulation.
+//! The memory model of the simulation: values that each sector may hold.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl History {
         assert!(allowed, "sector {sector} holds {found}; expected one of {:?}", &all[oldest..]);
     }
 
-    /// What is left after the loss of power: each sector the last value that was promised to be permanent, or a later one. Counts sectors by
+    /// Checks the contents after a loss of power: each sector has the last value that was promised to be permanent, or a later one. Counts sectors by
     /// kind of promise.
     pub(super) fn check_after_power_loss(&self, left: &[u64]) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();

@@ -345,9 +345,9 @@ fn while_served<T: Send>(
 ) -> std::io::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(work);
-        let mut happened = Vec::new();
+        let mut events = Vec::new();
         while !thread.is_finished() {
-            shard.turn(now, &mut happened).unwrap();
+            shard.turn(now, &mut events).unwrap();
             std::thread::yield_now();
         }
         thread.join().unwrap()

@@ -31,11 +31,12 @@ use self::machine::Machine;
 use crate::log::Log;
 use crate::nbd::directory::Directory;
 use crate::open_target::OpenTarget;
+use crate::order::Order;
 use crate::question::{Answer, Question};
 use crate::settings::{DeviceDepth, ExportSettings, ServeSettings, TargetSettings};
 use crate::shard::{Common, Message, Shard};
 
-/// What a simulation is made of.
+/// The plan of a simulation.
 #[derive(Clone, Debug)]
 struct Plan {
     seed: u64,
@@ -66,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What a simulation came to.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     /// A number that depends on every answer and its time.
@@ -95,7 +96,7 @@ struct Simulation {
     folder: tempfile::TempDir,
     history: History,
     next_change: Nanos,
-    happened: Vec<crate::volume::Happened>,
+    events: Vec<crate::event::VolumeEvent>,
     log: Arc<Mutex<Vec<String>>>,
     schedulers: Vec<&'static str>,
     _messages: Sender<Message>,
@@ -122,7 +123,6 @@ fn facts(plan: &Plan, bytes: u64) -> Facts {
         max_request_bytes: 32 << 10,
         depth: Some(8),
         kernel_scheduler: String::new(),
-        model: "simulated".to_owned(),
         direct: true,
     }
 }
@@ -180,7 +180,7 @@ impl Simulation {
             folder,
             history: History::new(bytes / 512),
             next_change: Nanos::from_ms(5),
-            happened: Vec::new(),
+            events: Vec::new(),
             log,
             schedulers,
             _messages: messages,
@@ -219,7 +219,7 @@ impl Simulation {
         let clients = self.clients.iter().map(Client::next);
         let next = clients.chain(self.machines.iter().map(Machine::next)).min().unwrap_or(self.plan.length);
         let change = if self.plan.changes { self.next_change } else { Nanos::MAX };
-        self.shard.turn(next.min(change).min(self.plan.length), &mut self.happened).unwrap();
+        self.shard.turn(next.min(change).min(self.plan.length), &mut self.events).unwrap();
         let now = self.now();
         for at in 0..self.clients.len() {
             self.clients[at].read(now, &mut self.history);
@@ -228,7 +228,7 @@ impl Simulation {
             }
             // What a client that is gone has left behind may still be written: its part is used again only when nothing is.
             let peer = self.clients[at].peer();
-            let is_there = self.shard.clients.iter().flatten().any(|client| client.peer() == peer);
+            let is_there = self.shard.clients.iter().flatten().any(|client| client.info().peer == peer);
             match self.clients[at].is_connected() || is_there {
                 true => self.clients[at].act(now, self.plan.hostile, &mut self.history),
                 false => self.clients[at].connect(now, &mut self.shard),
@@ -248,7 +248,7 @@ impl Simulation {
                 continue;
             }
             let own = |client: &dyn crate::client::Client| {
-                u64::from(client.tenant()) == machine.export() && !client.may_shrink()
+                u64::from(client.info().tenant) == machine.export() && !client.info().may_shrink
             };
             let is_there = self.shard.clients.iter().flatten().any(|client| own(&**client));
             match machine.is_connected() || is_there {
@@ -261,28 +261,28 @@ impl Simulation {
     /// One of the orders that a control socket gives.
     fn change(&mut self) {
         let export = format!("export{}", self.chance.below(EXPORTS));
-        let question = match self.chance.below(8) {
-            0 | 1 => Question::Weight { export, weight: 1 + self.chance.below(10_000) as u32 },
+        let order = match self.chance.below(8) {
+            0 | 1 => Order::SetWeight { export, weight: 1 + self.chance.below(10_000) as u32 },
             2 => {
                 let iops = (!self.chance.one_in(2)).then(|| 500 + self.chance.below(5000));
                 let bytes = self.chance.one_in(3).then(|| (1 << 20) + self.chance.below(1 << 24));
-                Question::Limit { export, iops, bytes }
+                Order::SetLimit { export, iops, bytes }
             }
             3 => {
                 let at = self.chance.below(self.schedulers.len() as u64) as usize;
-                Question::Scheduler { scheduler: self.schedulers[at].to_owned() }
+                Order::SetScheduler { scheduler: self.schedulers[at].to_owned(), disk: 0 }
             }
-            4 => Question::DeviceDepth { depth: DeviceDepth::Fixed(1 + self.chance.below(8) as u32) },
+            4 => Order::SetDepth { depth: DeviceDepth::Fixed(1 + self.chance.below(8) as u32), disk: 0 },
             5 => {
                 let iops = self.chance.one_in(2).then(|| 100 + self.chance.below(1000));
-                Question::Reservation { export, iops }
+                Order::SetReservation { export, iops }
             }
             // The same size: parts of clients stay what they are. Another one is refused, as it overlaps.
-            6 => Question::Resize { export, size: EXPORT_BYTES + 512 * self.chance.below(2) },
-            _ => Question::Stats,
+            6 => Order::Resize { export, size: EXPORT_BYTES + 512 * self.chance.below(2) },
+            _ => Order::Stats {},
         };
         // A refusal is an answer, too.
-        self.shard.answer(question).unwrap();
+        let _ = self.shard.answer(Question::Order(order));
     }
 
     /// Ends as on SIGTERM; everything must be accounted for.
@@ -291,7 +291,7 @@ impl Simulation {
         let mut turns = 0;
         while !self.shard.is_over() {
             let until = self.now() + Nanos::from_ms(1);
-            self.shard.turn(until, &mut self.happened).unwrap();
+            self.shard.turn(until, &mut self.events).unwrap();
             let now = self.now();
             self.clients.iter_mut().for_each(|client| client.read(now, &mut self.history));
             self.machines.iter_mut().for_each(|machine| machine.read(now, &mut self.history));
@@ -305,7 +305,9 @@ impl Simulation {
                 );
             }
         }
-        let Answer::Stats(stats) = self.shard.answer(Question::Stats).unwrap() else { panic!("no stats") };
+        let Answer::Stats(stats) = self.shard.answer(Question::Order(Order::Stats {})).unwrap() else {
+            panic!("no stats")
+        };
         assert_eq!(stats.submitted, stats.completed, "the ledger balances");
         assert_eq!(stats.buffer_bytes, 0, "every buffer came back");
         assert!(self.shard.volume.is_idle());

@@ -1,4 +1,4 @@
-//! What holds in every simulation.
+//! Properties of every simulation.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_schedulers::REGISTRY;

@@ -12,7 +12,7 @@ use rustls::ServerConnection;
 
 /// Bytes that are passed on at once.
 const CHUNK_BYTES: usize = 128 << 10;
-/// What one receive may decrypt to, at most.
+/// The most that one receive may decrypt to, bytes.
 const DECRYPTED_BYTES: usize = 40 << 10;
 /// How long a client may take for the last bytes, once the server has closed the connection.
 const LAST_BYTES: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What a device's own thread and the disk's thread tell each other.
+//! Messages between a device's own thread and the disk's thread.
 
 use std::sync::mpsc::Sender;
 
@@ -7,7 +7,7 @@ use dumbwaiter_protocols::ublk::{Parameters, Queue};
 /// Largest request, bytes.
 pub(crate) const MAX_IO_BYTES: u32 = 1 << 20;
 
-/// What a device is asked for while it is there.
+/// An order to a device that is there.
 pub(crate) enum Order {
     /// End it: its users get errors.
     Stop,
@@ -21,14 +21,14 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Description {
     pub(crate) number: u32,
-    /// The tenant's place in the volume.
+    /// The tenant's number in the volume.
     pub(crate) tenant: u32,
     pub(crate) parameters: Parameters,
 }
 
 /// A device for the disk's thread to serve.
 pub(crate) struct Attachment {
-    /// Its tenant's place in the volume.
+    /// Its tenant's number in the volume.
     pub(crate) tenant: u32,
     pub(crate) queue: Queue,
     /// Hears that the driver was asked for a request of every tag.

@@ -18,7 +18,7 @@ const TAGS: u16 = 128;
 /// The disk's thread has this long to let go of a device that could not be started.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the driver is asked for.
+/// Commands to the driver.
 trait Driver {
     fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_protocols::ublk::Error>;
     fn start(&mut self, device: u32) -> Result<(), dumbwaiter_protocols::ublk::Error>;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
-use dumbwaiter_block::{Errno, Nanos, SECTOR_BYTES, TaskId};
-use dumbwaiter_path::{Buffer, Data, DriverCommand, Iovecs, WatchId};
-use dumbwaiter_protocols::nbd::reply::Extent;
+use dumbwaiter_block::{Errno, SECTOR_BYTES, TaskId};
+use dumbwaiter_path::{Data, DriverCommand, Iovecs};
 use dumbwaiter_protocols::ublk::{Attributes, Command as TagCommand, Operation, Parameters, Queue, Request};
 
 use super::attachment::{Attachment, Description, MAX_IO_BYTES, Order, device_path};
 use crate::Error;
-use crate::client::{Client, Surroundings};
+use crate::client::{Client, ClientInfo, ClientState, ServeContext};
+use crate::event::ClientEvent;
 use crate::operation::Command;
 use crate::shard::Shard;
 use crate::volume::Volume;
@@ -40,8 +40,7 @@ struct Pending {
 /// A device that is served.
 pub(super) struct Session {
     queue: Queue,
-    path: String,
-    tenant: u32,
+    info: ClientInfo,
     task: Option<TaskId>,
     /// By tag.
     pending: Vec<Pending>,
@@ -53,7 +52,6 @@ pub(super) struct Session {
     fetched: Option<Sender<()>>,
     orders: Sender<Order>,
     phase: Phase,
-    notes: Vec<String>,
     /// Dropped last, behind the queue.
     _closed: Sender<()>,
 }
@@ -100,9 +98,8 @@ impl Session {
         let tags = queue.info().depth;
         let memory = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Session {
-            path: device_path(queue.info().device),
+            info: ClientInfo::new(tenant, device_path(queue.info().device), false),
             queue,
-            tenant,
             task: Some(task),
             pending: vec![Pending { moved: 0, memory }; usize::from(tags)],
             open: u32::from(tags),
@@ -111,24 +108,24 @@ impl Session {
             fetched: Some(fetched),
             orders,
             phase: Phase::Serving,
-            notes: Vec::new(),
             _closed: closed,
         }
     }
 
     /// Sends a command on a tag.
-    fn send(&mut self, index: u32, tag: u16, command: TagCommand, volume: &mut Volume) -> Result<(), Error> {
+    fn send(&mut self, tag: u16, command: TagCommand, volume: &mut Volume) -> Result<(), Error> {
         let memory: Arc<dyn std::any::Any + Send + Sync> = self.queue.memory().clone();
         let TagCommand { code, argument } = command;
-        let token = u64::from(index) << 32 | u64::from(tag);
+        let token = self.info.token(u32::from(tag));
         // SAFETY: the command names the tag's part of this memory, which is used again only once the driver brings a request for it.
         let sent = unsafe { volume.disk.command(self.queue.device(), DriverCommand { code, argument }, memory, token) };
         Ok(sent?)
     }
 
     /// Carries out the request that the driver brought for a tag.
-    fn begin(&mut self, index: u32, tag: u16, volume: &mut Volume) -> Result<(), Error> {
-        let Some((size, readonly)) = volume.tenant(self.tenant).map(|own| (own.size, own.settings.readonly)) else {
+    fn begin(&mut self, tag: u16, volume: &mut Volume) -> Result<(), Error> {
+        let Some((size, readonly)) = volume.tenant(self.info.tenant).map(|own| (own.size, own.settings.readonly))
+        else {
             self.answers.push((tag, -libc::EIO));
             return Ok(());
         };
@@ -137,17 +134,17 @@ impl Session {
             Ok(Request { operation, .. }) if readonly && !matches!(operation, Operation::Read | Operation::Flush) => {
                 libc::EROFS
             }
-            Ok(request) => return self.submit(index, tag, request, volume),
+            Ok(request) => return self.submit(tag, request, volume),
             Err(_) => libc::EOPNOTSUPP,
         };
-        if let Some(own) = volume.tenant_mut(self.tenant) {
+        if let Some(own) = volume.tenant_mut(self.info.tenant) {
             own.counts.refused += 1;
         }
         self.answers.push((tag, -refusal));
         Ok(())
     }
 
-    fn submit(&mut self, index: u32, tag: u16, request: Request, volume: &mut Volume) -> Result<(), Error> {
+    fn submit(&mut self, tag: u16, request: Request, volume: &mut Volume) -> Result<(), Error> {
         let Some(task) = self.task else { return Ok(()) };
         let Request { operation, offset, length, fua } = request;
         let command = match operation {
@@ -169,21 +166,10 @@ impl Session {
             Data::Scratch
         };
         self.in_flight += 1;
-        volume.submit(self.tenant, task, command, data, u64::from(index) << 32 | u64::from(tag))
-    }
-}
-
-impl Client for Session {
-    fn tenant(&self) -> u32 {
-        self.tenant
+        volume.submit(self.info.tenant, task, command, data, self.info.token(u32::from(tag)))
     }
 
-    fn peer(&self) -> &str {
-        &self.path
-    }
-
-    fn completed(&mut self, token: u64, result: Result<(), Errno>, _data: Data, _volume: &mut Volume) {
-        let tag = token as u16;
+    fn completed(&mut self, tag: u16, result: Result<(), Errno>) {
         self.in_flight -= 1;
         let answer = match result {
             Ok(()) => self.pending[usize::from(tag)].moved,
@@ -192,59 +178,24 @@ impl Client for Session {
         self.answers.push((tag, answer));
     }
 
-    fn ready(&mut self, _watch: WatchId, _volume: &mut Volume) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn received(&mut self, buffer: Buffer, _result: Result<usize, Errno>, volume: &mut Volume) {
-        // It asks for none.
-        volume.give_buffer(self.tenant, buffer);
-    }
-
-    fn commanded(&mut self, index: u32, tag: u32, result: i32, volume: &mut Volume) -> Result<(), Error> {
+    /// A driver has brought a request for a tag, or ended the tag.
+    fn driver_answered(&mut self, tag: u32, result: i32, volume: &mut Volume) -> Result<(), Error> {
         match (result, self.phase) {
             // It comes again, to the next server.
             (0, Phase::Leaving) => return Ok(()),
-            (0, _) => return self.begin(index, tag as u16, volume),
+            (0, _) => return self.begin(tag as u16, volume),
             _ => {}
         }
         self.open -= 1;
         if !matches!(-result, libc::ENODEV | libc::ECANCELED) {
             let why = std::io::Error::from_raw_os_error(-result);
-            self.notes.push(format!("the driver took tag {tag} back: {why}"));
+            self.info.notes.push(format!("the driver took tag {tag} back: {why}"));
         }
         Ok(())
     }
 
-    fn extents_found(&mut self, _token: u64, _extents: &[Extent], _volume: &mut Volume) {}
-
-    fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
-        if let Some(fetched) = self.fetched.take() {
-            for tag in 0..self.queue.info().depth {
-                self.send(index, tag, self.queue.fetch(tag), with.volume)?;
-            }
-            // The device's own thread may have given up.
-            let _ = fetched.send(());
-        }
-        if self.phase == Phase::Leaving {
-            return Ok(false);
-        }
-        let mut answers = std::mem::take(&mut self.answers);
-        for (tag, result) in answers.drain(..) {
-            self.send(index, tag, self.queue.answer(tag, result), with.volume)?;
-        }
-        self.answers = answers;
-        Ok(false)
-    }
-
-    fn finish(&mut self, _volume: &mut Volume) {
-        // Devices that end were ended before the disk's thread.
-        if self.phase == Phase::Serving {
-            self.phase = Phase::Leaving;
-        }
-    }
-
-    fn drop_client(&mut self, _violation: Option<&'static str>, _volume: &mut Volume) {
+    /// Ends the device, or leaves it for the next server.
+    fn drop_client(&mut self) {
         if self.phase == Phase::Serving {
             // Its thread was ordered to leave it, so that the device cannot be ended: it waits for the next server.
             let ending = self.orders.send(Order::Stop).is_ok();
@@ -258,29 +209,48 @@ impl Client for Session {
             Phase::Leaving => self.in_flight == 0,
         }
     }
+}
 
-    fn is_starved(&self) -> bool {
-        false
+impl Client for Session {
+    fn info(&self) -> &ClientInfo {
+        &self.info
     }
 
-    fn complaint(&self, _now: Nanos, _stall: Nanos) -> Option<&'static str> {
-        None
+    fn info_mut(&mut self) -> &mut ClientInfo {
+        &mut self.info
     }
 
-    fn violation(&self) -> Option<&'static str> {
-        None
+    fn handle(&mut self, event: ClientEvent, volume: &mut Volume) -> Result<(), Error> {
+        match event {
+            ClientEvent::Completed { token, result, .. } => self.completed(token as u16, result),
+            ClientEvent::DriverAnswered { tag, result } => self.driver_answered(tag, result, volume)?,
+            ClientEvent::Resized(bytes) => {
+                let _ = self.orders.send(Order::Resize(bytes));
+            }
+            // Devices that end were ended before the disk's thread.
+            ClientEvent::Finish if self.phase == Phase::Serving => self.phase = Phase::Leaving,
+            ClientEvent::Drop(_) => self.drop_client(),
+            _ => {}
+        }
+        Ok(())
     }
 
-    fn may_shrink(&self) -> bool {
-        false
-    }
-
-    fn resized(&mut self, bytes: u64) {
-        let _ = self.orders.send(Order::Resize(bytes));
-    }
-
-    fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+    fn serve(&mut self, context: &mut ServeContext<'_>) -> Result<ClientState, Error> {
+        if let Some(fetched) = self.fetched.take() {
+            for tag in 0..self.queue.info().depth {
+                self.send(tag, self.queue.fetch(tag), context.volume)?;
+            }
+            // The device's own thread may have given up.
+            let _ = fetched.send(());
+        }
+        if self.phase != Phase::Leaving {
+            let mut answers = std::mem::take(&mut self.answers);
+            for (tag, result) in answers.drain(..) {
+                self.send(tag, self.queue.answer(tag, result), context.volume)?;
+            }
+            self.answers = answers;
+        }
+        Ok(ClientState { is_over: self.is_over(), ..ClientState::default() })
     }
 
     fn is_gone(&self) -> bool {
@@ -307,7 +277,6 @@ mod tests {
     use crate::test_volume::null_volume;
 
     const TAGS: u16 = 4;
-    const INDEX: u32 = 0;
 
     /// A device without a driver: its requests are described in a file.
     struct Lab {
@@ -341,7 +310,7 @@ mod tests {
             let mut description = [0; 24];
             description[4..8].copy_from_slice(&8u32.to_le_bytes());
             self.descriptions.write_all_at(&description, 24 * u64::from(tag)).unwrap();
-            self.session.commanded(INDEX, u32::from(tag), 0, &mut self.volume).unwrap();
+            self.session.driver_answered(u32::from(tag), 0, &mut self.volume).unwrap();
         }
     }
 
@@ -355,7 +324,7 @@ mod tests {
     #[test]
     fn what_comes_while_the_device_is_left_is_for_the_next_server() {
         let mut lab = lab();
-        lab.session.finish(&mut lab.volume);
+        lab.session.handle(ClientEvent::Finish, &mut lab.volume).unwrap();
         lab.bring(1);
         assert!(lab.session.is_over(), "nothing of it is under way");
         assert!(lab.volume.is_idle() && lab.session.answers.is_empty());
@@ -364,13 +333,13 @@ mod tests {
     #[test]
     fn a_dropped_device_ends_with_its_last_tag() {
         let mut lab = lab();
-        lab.session.drop_client(None, &mut lab.volume);
+        lab.session.handle(ClientEvent::Drop(None), &mut lab.volume).unwrap();
         assert!(matches!(lab.orders.as_ref().unwrap().try_recv(), Ok(Order::Stop)));
         for tag in 0..u32::from(TAGS) {
             assert!(!lab.session.is_over());
-            lab.session.commanded(INDEX, tag, -libc::ENODEV, &mut lab.volume).unwrap();
+            lab.session.driver_answered(tag, -libc::ENODEV, &mut lab.volume).unwrap();
         }
-        assert!(lab.session.is_over() && lab.session.take_notes().is_empty());
+        assert!(lab.session.is_over() && lab.session.info.notes.is_empty());
     }
 
     #[test]
@@ -379,9 +348,10 @@ mod tests {
         lab.bring(1);
         // Its thread was told to leave it.
         lab.orders = None;
-        lab.session.drop_client(None, &mut lab.volume);
+        lab.session.handle(ClientEvent::Drop(None), &mut lab.volume).unwrap();
         assert!(!lab.session.is_over(), "a request is under way");
-        lab.session.completed(1, Ok(()), Data::Scratch, &mut lab.volume);
+        let done = ClientEvent::Completed { token: 1, result: Ok(()), data: Data::Scratch };
+        lab.session.handle(done, &mut lab.volume).unwrap();
         assert!(lab.session.is_over());
     }
 }

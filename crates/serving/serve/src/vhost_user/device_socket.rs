@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_path::WatchId;
 
-/// The owner of a socket's watch is its tenant's place with this bit.
+/// The owner of a socket's watch is its tenant's number with this bit.
 pub(crate) const SOCKET_OWNER: u32 = 1 << 31;
 
 /// A listening socket; its file is removed with it.

@@ -4,8 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use dumbwaiter_block::{Errno, Nanos, TaskId};
-use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
-use dumbwaiter_protocols::nbd::reply::Extent;
+use dumbwaiter_path::{Data, Interest, WatchId};
 use dumbwaiter_protocols::vhost_user::wire::ID_BYTES;
 use dumbwaiter_protocols::vhost_user::{
     Assembler, BlockFacts, BlockRequest, Chain, Device, Failure, Message, Operation, Refusal, Reply, Ring, Status,
@@ -15,7 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::requests::{Requests, answer};
 use crate::Error;
-use crate::client::{Client, Surroundings};
+use crate::client::{Client, ClientInfo, ClientState, ServeContext};
+use crate::event::ClientEvent;
 use crate::operation::Command;
 use crate::volume::Volume;
 
@@ -47,7 +47,7 @@ struct RingState {
     in_flight: u32,
     kick: Option<WatchId>,
     kick_changes: u32,
-    /// What a server that died had taken is being done again; nothing new before that is through.
+    /// Requests that a server that died had taken are being done again; nothing new before them.
     recovering: bool,
     /// Something was given back since the last look.
     touched: bool,
@@ -56,8 +56,7 @@ struct RingState {
 /// A connected virtual machine.
 pub(super) struct Session {
     socket: OwnedFd,
-    peer: String,
-    tenant: u32,
+    info: ClientInfo,
     id: [u8; ID_BYTES],
     device: Device,
     rings: Vec<RingState>,
@@ -75,12 +74,10 @@ pub(super) struct Session {
     /// A message that waits until nothing is under way: code, message, whether a result is waited for.
     waiting: Option<(u32, Message<OwnedFd>, bool)>,
     /// Drivers do not announce their next request, as this was not requested since the last look.
-    quiet: bool,
+    notifications_off: bool,
     /// A request that waits for a buffer.
     held: Option<u32>,
     phase: Phase,
-    violation: Option<&'static str>,
-    notes: Vec<String>,
 }
 
 impl Session {
@@ -97,8 +94,7 @@ impl Session {
         id[..len].copy_from_slice(&name.as_bytes()[..len]);
         Session {
             socket,
-            peer,
-            tenant,
+            info: ClientInfo::new(tenant, peer, false),
             id,
             rings: (0..facts.queues).map(|_| RingState::default()).collect(),
             device: Device::new(facts),
@@ -112,27 +108,25 @@ impl Session {
             control: None,
             control_ready: true,
             waiting: None,
-            quiet: false,
+            notifications_off: false,
             held: None,
             phase: Phase::Serving,
-            violation: None,
-            notes: Vec::new(),
         }
     }
 
     fn note(&mut self, note: String) {
-        if self.notes.len() < MAX_NOTES {
-            self.notes.push(note);
+        if self.info.notes.len() < MAX_NOTES {
+            self.info.notes.push(note);
         }
     }
 
     /// Carries out the messages that are here, as far as what is under way lets them. `true` if some may be left: one that sends without end
     /// does not delay others.
-    fn read_messages(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
+    fn read_messages(&mut self, volume: &mut Volume) -> Result<bool, Error> {
         if self.in_flight == 0
             && let Some((code, message, needs_reply)) = self.waiting.take()
         {
-            self.carry_out(code, message, needs_reply, index, volume)?;
+            self.carry_out(code, message, needs_reply, volume)?;
         }
         let mut left = MAX_MESSAGES;
         while left > 0 && self.control_ready && self.waiting.is_none() && self.phase == Phase::Serving {
@@ -165,7 +159,7 @@ impl Session {
                 Ok((code, message, needs_reply)) if self.in_flight > 0 && Device::needs_quiet(&message) => {
                     self.waiting = Some((code, message, needs_reply));
                 }
-                Ok((code, message, needs_reply)) => self.carry_out(code, message, needs_reply, index, volume)?,
+                Ok((code, message, needs_reply)) => self.carry_out(code, message, needs_reply, volume)?,
                 Err(error) => {
                     self.note(error.to_string());
                     self.drop_client(Some("an invalid vhost-user message"), volume);
@@ -182,7 +176,6 @@ impl Session {
         code: u32,
         message: Message<OwnedFd>,
         needs_reply: bool,
-        index: u32,
         volume: &mut Volume,
     ) -> Result<(), Error> {
         // A signal that is on its way is not lost with the descriptor that the message may take away.
@@ -204,11 +197,11 @@ impl Session {
                 self.drop_client(Some("a vhost-user message failed"), volume);
             }
         }
-        self.follow_rings(index, volume)
+        self.follow_rings(volume)
     }
 
     /// Watches the kicks of rings that were started, and forgets rings that were stopped.
-    fn follow_rings(&mut self, index: u32, volume: &mut Volume) -> Result<(), Error> {
+    fn follow_rings(&mut self, volume: &mut Volume) -> Result<(), Error> {
         for (number, (queue, state)) in self.device.queues.iter().zip(&mut self.rings).enumerate() {
             if queue.kick_changes == state.kick_changes {
                 continue;
@@ -219,7 +212,7 @@ impl Session {
             }
             let number = number as u16;
             if let Some(kick) = &queue.kick {
-                state.kick = Some(volume.watch(kick.as_fd(), Interest::Read, index)?);
+                state.kick = Some(volume.watch(kick.as_fd(), Interest::Read, self.info.index)?);
             }
             state.recovering = !queue.again.is_empty();
             match &queue.ring {
@@ -238,20 +231,20 @@ impl Session {
     }
 
     /// Takes requests from all rings, another one first each time. `true` if some are left.
-    fn take_requests(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
+    fn take_requests(&mut self, volume: &mut Volume) -> Result<bool, Error> {
         if self.active.len() > 1 {
             self.active.rotate_left(1);
         }
         let mut left = MAX_CHAINS;
         for at in 0..self.active.len() {
             let ring = self.active[at];
-            self.take_from(ring, &mut left, index, volume)?;
+            self.take_from(ring, &mut left, volume)?;
             self.show(ring, volume)?;
         }
         Ok(left == 0)
     }
 
-    fn take_from(&mut self, ring: u16, left: &mut u32, index: u32, volume: &mut Volume) -> Result<(), Error> {
+    fn take_from(&mut self, ring: u16, left: &mut u32, volume: &mut Volume) -> Result<(), Error> {
         while *left > 0 && self.phase == Phase::Serving {
             let state = &mut self.rings[usize::from(ring)];
             if state.in_flight >= self.bound || self.held.is_some() {
@@ -266,7 +259,7 @@ impl Session {
             let (head, table, size) = match self.device.take(ring) {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
-                    self.quiet = true;
+                    self.notifications_off = true;
                     return Ok(());
                 }
                 Err(broken) => {
@@ -274,7 +267,7 @@ impl Session {
                     for note in std::mem::take(&mut self.device.notes) {
                         self.note(note);
                     }
-                    count_refusal(volume, self.tenant);
+                    count_refusal(volume, self.info.tenant);
                     return Ok(());
                 }
             };
@@ -282,11 +275,11 @@ impl Session {
             let loaded = self.chain.load(&self.device.memory, table, size, head);
             if loaded.is_err() {
                 self.device.complete(ring, head, 0);
-                count_refusal(volume, self.tenant);
+                count_refusal(volume, self.info.tenant);
                 continue;
             }
             match self.chain.request(&self.device.memory, &self.device.rules()) {
-                Ok(request) => self.begin(ring, head, request, index, volume)?,
+                Ok(request) => self.begin(ring, head, request, volume)?,
                 Err(refusal) => {
                     let written = match refusal {
                         Refusal::NoStatus => 0,
@@ -296,21 +289,14 @@ impl Session {
                         }
                     };
                     self.device.complete(ring, head, written);
-                    count_refusal(volume, self.tenant);
+                    count_refusal(volume, self.info.tenant);
                 }
             }
         }
         Ok(())
     }
 
-    fn begin(
-        &mut self,
-        ring: u16,
-        head: u16,
-        request: BlockRequest,
-        index: u32,
-        volume: &mut Volume,
-    ) -> Result<(), Error> {
+    fn begin(&mut self, ring: u16, head: u16, request: BlockRequest, volume: &mut Volume) -> Result<(), Error> {
         let pieces = self.chain.data(request.operation);
         if request.operation == Operation::GetId {
             let number = self.requests.put(ring, head, request, pieces);
@@ -324,11 +310,11 @@ impl Session {
         let number = self.requests.put(ring, head, request, pieces);
         self.in_flight += 1;
         self.rings[usize::from(ring)].in_flight += 1;
-        self.submit(number, index, volume)
+        self.submit(number, volume)
     }
 
     /// Hands a request to the disk, on guest memory where the target takes that, else through a buffer.
-    fn submit(&mut self, number: u32, index: u32, volume: &mut Volume) -> Result<(), Error> {
+    fn submit(&mut self, number: u32, volume: &mut Volume) -> Result<(), Error> {
         let pending = self.requests.get(number);
         let (ring, request) = (pending.ring, pending.request);
         let BlockRequest { operation, offset, length, .. } = request;
@@ -345,7 +331,7 @@ impl Session {
             Operation::Read | Operation::Write if length > 0 => {
                 if self.requests.is_aligned(number, memory, volume.memory_align) {
                     self.requests.guest_data(number, memory)
-                } else if let Some(mut buffer) = volume.take_buffer(self.tenant, length) {
+                } else if let Some(mut buffer) = volume.take_buffer(self.info.tenant, length) {
                     if operation == Operation::Write {
                         self.requests.gather(number, memory, &mut buffer);
                     }
@@ -357,20 +343,19 @@ impl Session {
             }
             _ => Some(Data::Scratch),
         };
-        let token = u64::from(index) << 32 | u64::from(number);
         let Some(data) = data else {
-            self.completed(token, Err(Errno::EIO), Data::Scratch, volume);
+            self.completed(number, Err(Errno::EIO), Data::Scratch, volume);
             return Ok(());
         };
         let task = match self.rings[usize::from(ring)].task {
             Some(task) => task,
             None => {
-                let task = volume.add_task(self.tenant)?;
+                let task = volume.add_task(self.info.tenant)?;
                 self.rings[usize::from(ring)].task = Some(task);
                 task
             }
         };
-        volume.submit(self.tenant, task, command, data, token)
+        volume.submit(self.info.tenant, task, command, data, self.info.token(number))
     }
 
     /// Rings from which requests may be taken now.
@@ -403,26 +388,10 @@ impl Session {
         }
         Ok(())
     }
-}
 
-/// A request that never reached the disk.
-fn count_refusal(volume: &mut Volume, tenant: u32) {
-    if let Some(own) = volume.tenant_mut(tenant) {
-        own.counts.refused += 1;
-    }
-}
-
-impl Client for Session {
-    fn tenant(&self) -> u32 {
-        self.tenant
-    }
-
-    fn peer(&self) -> &str {
-        &self.peer
-    }
-
-    fn completed(&mut self, token: u64, result: Result<(), Errno>, data: Data, volume: &mut Volume) {
-        let Some(pending) = self.requests.take(token as u32) else { return };
+    /// Answers a request whose command is done.
+    fn completed(&mut self, number: u32, result: Result<(), Errno>, data: Data, volume: &mut Volume) {
+        let Some(pending) = self.requests.take(number) else { return };
         let (ring, head, request) = (pending.ring, pending.head, pending.request);
         self.in_flight -= 1;
         let state = &mut self.rings[usize::from(ring)];
@@ -445,55 +414,19 @@ impl Client for Session {
             self.device.complete(ring, head, written + 1);
         }
         if let Data::Buffer(buffer) = data {
-            volume.give_buffer(self.tenant, buffer);
+            volume.give_buffer(self.info.tenant, buffer);
         }
     }
 
-    fn ready(&mut self, watch: WatchId, _volume: &mut Volume) -> Result<(), Error> {
-        // A kick needs nothing but a look at the rings.
-        self.control_ready |= self.control == Some(watch);
-        Ok(())
-    }
-
-    fn received(&mut self, buffer: Buffer, _result: Result<usize, Errno>, volume: &mut Volume) {
-        // It asks for none.
-        volume.give_buffer(self.tenant, buffer);
-    }
-
-    fn extents_found(&mut self, _token: u64, _extents: &[Extent], _volume: &mut Volume) {}
-
-    fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
-        let volume = &mut *with.volume;
-        if self.phase != Phase::Dropped {
-            self.publish(volume)?;
-        }
-        if self.control.is_none() && self.phase == Phase::Serving {
-            self.control = Some(volume.watch(self.socket.as_fd(), Interest::Read, index)?);
-        }
-        let more = self.read_messages(index, volume)?;
-        if let Some(number) = self.held.take() {
-            self.submit(number, index, volume)?;
-        }
-        if self.phase != Phase::Serving || self.waiting.is_some() {
-            return Ok(false);
-        }
-        Ok(self.take_requests(index, volume)? || more)
-    }
-
-    fn finish(&mut self, _volume: &mut Volume) {
-        if self.phase == Phase::Serving {
-            self.phase = Phase::Finishing;
-        }
-    }
-
+    /// Answers nothing any more, and says why if the front end broke the protocol.
     fn drop_client(&mut self, violation: Option<&'static str>, volume: &mut Volume) {
         if self.phase == Phase::Dropped {
             return;
         }
         for task in self.rings.iter().filter_map(|ring| ring.task) {
-            volume.give_up_throttled(self.tenant, task);
+            volume.give_up_throttled(task);
         }
-        self.violation = violation;
+        self.info.violation = violation;
         self.phase = Phase::Dropped;
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         if let Some(number) = self.held.take()
@@ -508,27 +441,6 @@ impl Client for Session {
         self.phase != Phase::Serving && self.in_flight == 0
     }
 
-    fn is_starved(&self) -> bool {
-        self.held.is_some()
-    }
-
-    fn offered(&self) -> u32 {
-        self.open_rings().map(|ring| u32::from(ring.offered(&self.device.memory))).sum()
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-
-    fn arm(&mut self) -> bool {
-        self.quiet = false;
-        let mut news = false;
-        for ring in self.open_rings() {
-            news |= ring.arm(&self.device.memory);
-        }
-        news
-    }
-
     fn is_polled(&self) -> bool {
         let polled = |ring: &u16| {
             let queue = &self.device.queues[usize::from(*ring)];
@@ -536,29 +448,79 @@ impl Client for Session {
         };
         self.phase == Phase::Serving && self.active.iter().any(polled)
     }
+}
 
-    fn complaint(&self, now: Nanos, _stall: Nanos) -> Option<&'static str> {
+/// A request that never reached the disk.
+fn count_refusal(volume: &mut Volume, tenant: u32) {
+    if let Some(own) = volume.tenant_mut(tenant) {
+        own.counts.refused += 1;
+    }
+}
+
+impl Client for Session {
+    fn info(&self) -> &ClientInfo {
+        &self.info
+    }
+
+    fn info_mut(&mut self) -> &mut ClientInfo {
+        &mut self.info
+    }
+
+    fn handle(&mut self, event: ClientEvent, volume: &mut Volume) -> Result<(), Error> {
+        match event {
+            ClientEvent::Completed { token, result, data } => self.completed(token, result, data, volume),
+            // A kick needs nothing but a look at the rings.
+            ClientEvent::Ready(watch) => self.control_ready |= self.control == Some(watch),
+            ClientEvent::Resized(bytes) => self.device.resize(bytes),
+            ClientEvent::Finish if self.phase == Phase::Serving => self.phase = Phase::Finishing,
+            ClientEvent::Drop(violation) => self.drop_client(violation, volume),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, context: &mut ServeContext<'_>) -> Result<ClientState, Error> {
+        let volume = &mut *context.volume;
+        if self.phase != Phase::Dropped {
+            self.publish(volume)?;
+        }
+        if self.control.is_none() && self.phase == Phase::Serving {
+            self.control = Some(volume.watch(self.socket.as_fd(), Interest::Read, self.info.index)?);
+        }
+        let more = self.read_messages(volume)?;
+        if let Some(number) = self.held.take() {
+            self.submit(number, volume)?;
+        }
+        let takes = self.phase == Phase::Serving && self.waiting.is_none();
+        let again = takes && (self.take_requests(volume)? || more);
+        Ok(ClientState {
+            again,
+            awaits_memory: self.held.is_some(),
+            notifications_off: self.notifications_off,
+            polled: self.is_polled(),
+            is_over: self.is_over(),
+        })
+    }
+
+    fn offered(&self) -> u32 {
+        self.open_rings().map(|ring| u32::from(ring.offered(&self.device.memory))).sum()
+    }
+
+    fn turn_notifications_on(&mut self) -> bool {
+        self.notifications_off = false;
+        let mut news = false;
+        for ring in self.open_rings() {
+            news |= ring.arm(&self.device.memory);
+        }
+        news
+    }
+
+    fn complaint(&self, now: Nanos) -> Option<&'static str> {
         if self.device.is_truncated() {
             return Some("the file of its memory was truncated, or no huge page was left for it");
         }
         let stalled = self.partial_since.is_some_and(|since| now.since(since) > MESSAGE_PATIENCE);
         stalled.then_some("the rest of a message did not arrive within 5 s")
-    }
-
-    fn violation(&self) -> Option<&'static str> {
-        self.violation
-    }
-
-    fn may_shrink(&self) -> bool {
-        false
-    }
-
-    fn resized(&mut self, bytes: u64) {
-        self.device.resize(bytes);
-    }
-
-    fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
     }
 
     fn is_gone(&self) -> bool {

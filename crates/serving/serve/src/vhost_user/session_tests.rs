@@ -1,4 +1,4 @@
-//! What a session does within one turn.
+//! Tests of a session within one turn.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use dumbwaiter_protocols::vhost_user::message::encode;
 use dumbwaiter_protocols::vhost_user::wire::code;
 
 use super::session::{MAX_MESSAGES, Session};
-use crate::client::{Client, Surroundings};
+use crate::client::{Client, ServeContext};
 use crate::settings::ExportSettings;
 use crate::test_volume::null_volume;
 
@@ -27,8 +27,8 @@ fn a_front_end_that_sends_without_end_holds_others_up_for_a_few_messages_only() 
         dumbwaiter_protocols::vhost_user::socket::send(&ours, &encode(code::GET_FEATURES, 0, &[]), &[]).unwrap();
     }
     let mut turn = || {
-        let mut with = Surroundings { volume: &mut volume, status: &None, most: 1, draining: false };
-        session.serve(0, &mut with).unwrap()
+        let mut context = ServeContext { volume: &mut volume, status: &None, most: 1, draining: false };
+        session.serve(&mut context).unwrap().again
     };
     assert!(turn(), "there is more");
     ours.set_nonblocking(true).unwrap();

@@ -4,23 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_protocols::nbd::Command;
-use dumbwaiter_serve::{Address, ExportSettings, NbdLoad, ServeSettings, Server, TargetSettings};
+use dumbwaiter_serve::bench::ClosedLoop;
+use dumbwaiter_serve::{ExportSettings, ServeSettings, Server, TargetSettings};
 
 use crate::running::Running;
 
 #[test]
 fn a_limit_holds_and_is_not_undercut() {
     let running = Running::start("null", &["a:limit_iops=2000"]);
-    let load = NbdLoad {
-        address: Address::Unix(running.socket()),
-        export: "a".into(),
-        writes: false,
-        sequential: false,
-        block_bytes: 4096,
-        depth: 32,
-        seed: 1,
-        span: None,
-    };
+    let load = ClosedLoop::reads(running.socket(), "a", 32, 1);
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| load.run(&stop, &done).unwrap());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use dumbwaiter_linux::service::{HttpServer, Response};
-use dumbwaiter_serve::{Address, NbdLoad};
+use dumbwaiter_serve::bench::ClosedLoop;
 use dumbwaiter_testkit::{Browser, StopOnDrop};
 
 use crate::running::Running;
@@ -87,16 +87,8 @@ fn nothing_is_cut_off_at_any_width_in_either_colour_scheme() {
     std::thread::scope(|scope| {
         let _clients = StopOnDrop(&stop);
         for export in [0, 1] {
-            let load = NbdLoad {
-                address: Address::Unix(running.socket()),
-                export: EXPORTS[export].split(':').next().unwrap().to_owned(),
-                writes: false,
-                sequential: false,
-                block_bytes: 4096,
-                depth: 4,
-                seed: 1,
-                span: None,
-            };
+            let name = EXPORTS[export].split(':').next().unwrap();
+            let load = ClosedLoop::reads(running.socket(), name, 4, 1);
             let (stop, done) = (&stop, &done);
             scope.spawn(move || load.run(stop, done).unwrap());
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use dumbwaiter_serve::{Address, NbdLoad};
+use dumbwaiter_serve::bench::ClosedLoop;
 
 use crate::running::Running;
 
@@ -24,16 +24,7 @@ fn shares(scheduler: &str) -> Vec<f64> {
     let mut before = [0; 4];
     std::thread::scope(|scope| {
         for (place, name) in names.iter().enumerate() {
-            let load = NbdLoad {
-                address: Address::Unix(running.socket()),
-                export: (*name).to_owned(),
-                writes: false,
-                sequential: false,
-                block_bytes: 4096,
-                depth: 32,
-                seed: place as u64,
-                span: None,
-            };
+            let load = ClosedLoop::reads(running.socket(), name, 32, place as u64);
             let (stop, count) = (&stop, &counts[place]);
             scope.spawn(move || load.run(stop, count).unwrap());
         }

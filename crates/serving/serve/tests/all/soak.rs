@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use dumbwaiter_protocols::nbd::{Command, Request};
 use dumbwaiter_protocols::vhost_user::front_end::{FrontEnd, Options};
 use dumbwaiter_protocols::vhost_user::wire::request_type;
-use dumbwaiter_serve::{Address, DeviceDepth, ExportSettings, Inspector, NbdLoad, Order, TargetSettings, VhostLoad};
+use dumbwaiter_serve::bench::{Address, ClosedLoop, Endpoint};
+use dumbwaiter_serve::{DeviceDepth, ExportSettings, Inspector, Order, TargetSettings};
 
 use crate::patience::Patience;
 use crate::running::{Client, Running};
@@ -65,15 +66,13 @@ fn export(chance: &mut Chance) -> String {
 
 /// Fast, for a moment.
 fn fast(stage: &Stage<'_>, chance: &mut Chance) {
-    let load = NbdLoad {
-        address: Address::Unix(stage.running.socket()),
-        export: export(chance),
+    let load = ClosedLoop {
+        endpoint: Endpoint::Nbd(Address::Unix(stage.running.socket()), export(chance)),
         writes: chance.below(2) == 0,
         sequential: chance.below(2) == 0,
         block_bytes: 4096 << chance.below(5),
         depth: 1 + chance.below(32) as u32,
         seed: chance.below(1 << 40),
-        span: None,
     };
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -153,15 +152,13 @@ fn machine(stage: &Stage<'_>, chance: &mut Chance) {
     let name = export(chance);
     if chance.below(2) == 0 {
         let socket = stage.device(&name);
-        let load = VhostLoad {
-            socket,
+        let load = ClosedLoop {
+            endpoint: Endpoint::Vhost { socket, poll: false },
             writes: chance.below(2) == 0,
             sequential: false,
             block_bytes: 4096,
-            depth: 1 + chance.below(32) as u16,
+            depth: 1 + chance.below(32) as u32,
             seed: chance.below(1 << 40),
-            span: None,
-            poll: false,
         };
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use dumbwaiter_protocols::nbd::socket::{Address, NbdClient};
 use dumbwaiter_protocols::nbd::{Command, Request};
-use dumbwaiter_serve::{Address, NbdClient};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::patience::Patience;
@@ -30,6 +30,7 @@ pub(crate) fn read_over(
         client.ask(&Request { flags: 0, command: Command::Read, cookie, offset, length: 4096 }, &[]);
     };
     for client in &mut clients {
+        client.set_nonblocking().unwrap();
         (0..depth).for_each(|cookie| read(client, cookie));
         client.send().unwrap();
     }
@@ -48,7 +49,7 @@ pub(crate) fn read_over(
         patience = None;
         let ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
         for (client, _) in clients.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
-            client.receive(&mut answered).unwrap();
+            client.receive(|_| 0, &mut answered).unwrap();
             for answer in answered.drain(..) {
                 assert_eq!(answer.error, 0);
                 done.fetch_add(1, Ordering::Relaxed);

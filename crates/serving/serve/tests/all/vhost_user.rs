@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use dumbwaiter_protocols::vhost_user::front_end::{FrontEnd, Options, USER_BASE};
 use dumbwaiter_protocols::vhost_user::wire::{code, request_type};
-use dumbwaiter_serve::{
-    Address, ExportSettings, NbdLoad, Order, ServeSettings, Server, TargetSettings, VhostLoad, send_order,
-};
+use dumbwaiter_serve::bench::{ClosedLoop, Endpoint};
+use dumbwaiter_serve::{ExportSettings, Order, ServeSettings, Server, TargetSettings, send_order};
 
 use crate::patience::Patience;
 use crate::running::Running;
@@ -230,15 +229,15 @@ fn a_ring_outside_of_memory_stays_off_and_the_connection_lives() {
     machine.negotiate().unwrap();
     let body = machine.memory_table();
     let file = machine.file.try_clone().unwrap();
-    assert!(machine.tell(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap());
-    assert!(machine.tell(code::SET_VRING_NUM, &[0, 0, 0, 0, 128, 0, 0, 0], &[]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_VRING_NUM, &[0, 0, 0, 0, 128, 0, 0, 0], &[]).unwrap());
     let mut addresses = vec![0; 8];
     [USER_BASE + 8, USER_BASE + 0x8000, USER_BASE + 0x4000, 0]
         .iter()
         .for_each(|part: &u64| addresses.extend_from_slice(&part.to_le_bytes()));
-    assert!(machine.tell(code::SET_VRING_ADDR, &addresses, &[]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_VRING_ADDR, &addresses, &[]).unwrap());
     let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-    assert!(machine.tell(code::SET_VRING_KICK, &0u64.to_le_bytes(), &[kick.as_fd()]).unwrap());
+    assert!(machine.send_acknowledged(code::SET_VRING_KICK, &0u64.to_le_bytes(), &[kick.as_fd()]).unwrap());
     assert_eq!(machine.disk_bytes().unwrap(), 4 << 20);
     machine.start_rings().unwrap();
     assert_eq!(machine.call(request_type::READ, 0, &mut [0; 512]).unwrap(), OK);
@@ -407,26 +406,9 @@ fn machines_and_nbd_clients_share_by_weight() {
         settings.vhost_user.clone_from(&settings.unix);
     });
     let (stop, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
-    let machine = VhostLoad {
-        socket: socket(&running, "three"),
-        writes: false,
-        sequential: false,
-        block_bytes: 4096,
-        depth: 40,
-        seed: 1,
-        span: None,
-        poll: false,
-    };
-    let client = NbdLoad {
-        address: Address::Unix(running.socket()),
-        export: "one".into(),
-        writes: false,
-        sequential: false,
-        block_bytes: 4096,
-        depth: 32,
-        seed: 2,
-        span: None,
-    };
+    let client = ClosedLoop::reads(running.socket(), "one", 32, 2);
+    let endpoint = Endpoint::Vhost { socket: socket(&running, "three"), poll: false };
+    let machine = ClosedLoop { endpoint, depth: 40, seed: 1, ..client.clone() };
     let count = || -> [u64; 2] { std::array::from_fn(|place| counts[place].load(Ordering::Relaxed)) };
     let (mut busy, mut got) = (0.0, None);
     std::thread::scope(|scope| {
@@ -463,7 +445,7 @@ fn signals_and_memory_must_be_what_cannot_block_the_disk() {
     for (code, descriptor) in [(code::SET_VRING_CALL, writer.as_fd()), (code::SET_VRING_KICK, reader.as_fd())] {
         let mut machine = FrontEnd::prepare(&socket(&running, "a"), &Options::default()).unwrap();
         machine.negotiate().unwrap();
-        assert!(!machine.tell(code, &ring, &[descriptor]).unwrap(), "a pipe is no eventfd");
+        assert!(!machine.send_acknowledged(code, &ring, &[descriptor]).unwrap(), "a pipe is no eventfd");
         assert_eq!(other.call(dumbwaiter_protocols::nbd::Command::Read, 0, 512).0, 0);
         drop(machine);
     }
@@ -474,6 +456,6 @@ fn signals_and_memory_must_be_what_cannot_block_the_disk() {
     machine.negotiate().unwrap();
     let mut body = Vec::new();
     [1u64, 0, 1 << 20, USER_BASE, 0].iter().for_each(|word| body.extend_from_slice(&word.to_le_bytes()));
-    assert!(!machine.tell(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap(), "memory on a disk");
+    assert!(!machine.send_acknowledged(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap(), "memory on a disk");
     assert_eq!(other.call(dumbwaiter_protocols::nbd::Command::Read, 0, 512).0, 0);
 }

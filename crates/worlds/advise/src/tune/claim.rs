@@ -3,8 +3,9 @@
 use dumbwaiter_measure::{RunResult, Sample, paired, student_quantile};
 use serde::Serialize;
 
-use crate::criterion::{Focus, Metric};
 use crate::figures::repeats_a_recording;
+use crate::focus::Focus;
+use crate::metric::{Metric, Unit};
 
 /// Figures of one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -51,7 +52,7 @@ impl Claim {
     pub(crate) fn of(metric: Metric, focus: &Focus, defaults: &[&RunResult], tuned: &[&RunResult]) -> Claim {
         let value = |run: &RunResult| match metric.of(run, focus) {
             starved if starved.is_infinite() => {
-                let second = if metric == Metric::StartUp { 1.0 } else { 1e6 };
+                let second = if metric.unit() == Unit::Seconds { 1.0 } else { 1e6 };
                 run.oldest_unfinished_s.max(run.duration_s) * second
             }
             value => value,
@@ -70,8 +71,8 @@ impl Claim {
     /// Compares figures by seed. Pairs without a figure do not count.
     pub(crate) fn of_pairs(metric: Metric, focus: &Focus, mut held_out: Vec<HeldOut>) -> Claim {
         held_out.retain(|pair| pair.defaults.is_finite() && pair.tuned.is_finite());
-        let scale = |value: f64| if metric.by_ratio() { libm::log(value.max(TINY)) } else { value };
-        let unscale = |value: f64| if metric.by_ratio() { libm::expm1(value) } else { value };
+        let scale = |value: f64| if metric.unit().by_ratio() { libm::log(value.max(TINY)) } else { value };
+        let unscale = |value: f64| if metric.unit().by_ratio() { libm::expm1(value) } else { value };
         let (own, other): (Vec<f64>, Vec<f64>) =
             held_out.iter().map(|pair| (scale(pair.tuned), scale(pair.defaults))).unzip();
         let differences: Vec<f64> = own.iter().zip(&other).map(|(a, b)| a - b).collect();
@@ -85,7 +86,7 @@ impl Claim {
             higher_is_better: metric.higher_is_better(),
             defaults: mean(|pair| pair.defaults),
             tuned: mean(|pair| pair.tuned),
-            scale: if metric.by_ratio() { "ratio" } else { "difference" },
+            scale: if metric.unit().by_ratio() { "ratio" } else { "difference" },
             change: unscale(sample.mean),
             ci95: several.then(|| [unscale(sample.mean - half()), unscale(sample.mean + half())]),
             p: several.then(|| paired(&own, &other)),
@@ -96,8 +97,7 @@ impl Claim {
     /// By how much the candidate is better, on the scale of [`Metric::useful`]; below 0 where it is worse.
     pub fn better_by(&self, metric: Metric) -> f64 {
         let better = if self.higher_is_better { self.change } else { -self.change };
-        // A percentage of frames is a number of points.
-        if metric == Metric::DroppedFrames { better / 100.0 } else { better }
+        better / metric.unit().whole()
     }
 
     /// Whether the difference is more than chance; with a single pair that is unknown.

@@ -15,7 +15,7 @@ pub struct Rung {
 
 /// The rounds of a search, and the runs that make the claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct TunePlan {
     /// The rounds, the widest first.
     pub rungs: Vec<Rung>,
     /// Seeds that only the winner and the defaults run with.
@@ -49,9 +49,9 @@ const CANDIDATES_MAX: usize = 512;
 /// Seeds of the claim.
 const HELD_OUT: u32 = 10;
 
-impl Plan {
+impl TunePlan {
     /// Rounds for so many candidates: all in short runs, a quarter of them in longer ones, a tenth in runs of full length.
-    pub fn of(candidates: usize, load: LoadKind) -> Plan {
+    pub fn of(candidates: usize, load: LoadKind) -> TunePlan {
         let rung = |candidates, replicates, percent| Rung {
             candidates,
             replicates: if load.repeats { 1 } else { replicates },
@@ -62,22 +62,22 @@ impl Plan {
             rung(candidates.div_ceil(4).max(4), 3, 50),
             rung(candidates.div_ceil(10).max(3), 5, 100),
         ];
-        Plan { rungs, held_out: if load.repeats { 1 } else { HELD_OUT } }
+        TunePlan { rungs, held_out: if load.repeats { 1 } else { HELD_OUT } }
     }
 
     /// The plan for so many schedulers without a budget.
-    pub fn default_for(schedulers: usize, load: LoadKind) -> Plan {
-        Plan::of(CANDIDATES + CANDIDATES_MORE * schedulers.saturating_sub(1), load)
+    pub fn default_for(schedulers: usize, load: LoadKind) -> TunePlan {
+        TunePlan::of(CANDIDATES + CANDIDATES_MORE * schedulers.saturating_sub(1), load)
     }
 
     /// The largest plan whose runs together are no longer than `budget_ns`.
     ///
     /// # Errors
     /// What the smallest plan needs, in nanoseconds, where that is longer.
-    pub fn within(budget_ns: u64, run: RunTime, schedulers: usize, load: LoadKind) -> Result<Plan, u64> {
-        let cost = |n: usize| Plan::of(n, load).cost_ns(run, schedulers);
+    pub fn within(budget_ns: u64, run: RunTime, schedulers: usize, load: LoadKind) -> Result<TunePlan, u64> {
+        let cost = |n: usize| TunePlan::of(n, load).cost_ns(run, schedulers);
         let fits = (CANDIDATES_MIN..=CANDIDATES_MAX).rev().find(|n| cost(*n) <= budget_ns);
-        fits.map(|n| Plan::of(n, load)).ok_or_else(|| cost(CANDIDATES_MIN))
+        fits.map(|n| TunePlan::of(n, load)).ok_or_else(|| cost(CANDIDATES_MIN))
     }
 
     /// The time of all runs together. The defaults of each scheduler run in each round.
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn a_budget_bounds_the_runs_and_one_too_small_says_what_is_needed() {
         let run = RunTime { fixed_ns: 0, measured_ns: 1000 };
-        let plan = Plan::within(1_000_000, run, 2, LoadKind::default()).unwrap();
+        let plan = TunePlan::within(1_000_000, run, 2, LoadKind::default()).unwrap();
         assert!(plan.cost_ns(run, 2) <= 1_000_000, "{plan:?}");
         assert!(plan.rungs[0].candidates > CANDIDATES, "{plan:?}");
-        let needed = Plan::within(100, run, 2, LoadKind::default()).unwrap_err();
-        assert!(Plan::within(needed, run, 2, LoadKind::default()).is_ok());
+        let needed = TunePlan::within(100, run, 2, LoadKind::default()).unwrap_err();
+        assert!(TunePlan::within(needed, run, 2, LoadKind::default()).is_ok());
     }
 
     #[test]
     fn a_budget_counts_the_warm_up_of_short_runs_in_full() {
         let run = RunTime { fixed_ns: 500, measured_ns: 500 };
-        let plan = Plan::within(300_000, run, 1, LoadKind::default()).unwrap();
+        let plan = TunePlan::within(300_000, run, 1, LoadKind::default()).unwrap();
         let time = |rung: &Rung| {
             (rung.candidates as u64 + 1) * u64::from(rung.replicates) * (500 + 5 * u64::from(rung.length_percent))
         };
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_recorded_load_spends_its_budget_on_candidates_instead_of_repeats() {
         let run = RunTime { fixed_ns: 0, measured_ns: 1000 };
-        let of = |repeats| Plan::within(200_000, run, 1, LoadKind { whole_runs: true, repeats }).unwrap();
+        let of = |repeats| TunePlan::within(200_000, run, 1, LoadKind { whole_runs: true, repeats }).unwrap();
         let (recorded, other) = (of(true), of(false));
         assert!(recorded.rungs.iter().all(|rung| (rung.replicates, rung.length_percent) == (1, 100)), "{recorded:?}");
         assert_eq!(recorded.held_out, 1);

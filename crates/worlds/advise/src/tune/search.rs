@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::candidate::{Candidate, Space, draw};
 use super::claim::Claim;
-use super::plan::Plan;
+use super::plan::TunePlan;
 use crate::conditions::Conditions;
 use crate::confidence::Confidence;
-use crate::criterion::{Focus, Metric, USEFUL};
+use crate::focus::Focus;
+use crate::metric::{Metric, USEFUL};
 use crate::ranking::{Ranking, rank_under};
 use crate::{Axes, Goal};
 
@@ -34,7 +35,7 @@ pub struct Trial {
 
 /// A search under way. The same spaces, plan, goal, seed and results give the same trials and the same choice.
 pub struct Search {
-    plan: Plan,
+    plan: TunePlan,
     goal: Goal,
     candidates: Vec<Candidate>,
     /// The first so many candidates are the schedulers with their defaults.
@@ -77,7 +78,7 @@ pub enum Outcome {
 
 impl Search {
     /// A search among the candidates of these spaces, of which there is at least one.
-    pub fn new(spaces: &[Space], plan: Plan, goal: Goal, seed: u64) -> Search {
+    pub fn new(spaces: &[Space], plan: TunePlan, goal: Goal, seed: u64) -> Search {
         let mut random = SplitMix64::seed_from_u64(seed);
         let mut candidates: Vec<Candidate> = Vec::new();
         for space in spaces {

@@ -61,7 +61,7 @@ impl Nature {
 /// Runs a search to its end, or for so many trials; each batch in the order given by `reverse`. The trials that were run.
 fn searched(nature: Nature, seed: u64, trials_max: usize, reverse: bool) -> (Search, Vec<Trial>) {
     let template = template(200);
-    let mut search = Search::new(&spaces(), Plan::of(24, LoadKind::default()), Goal::Balanced, seed);
+    let mut search = Search::new(&spaces(), TunePlan::of(24, LoadKind::default()), Goal::Balanced, seed);
     let mut ran = Vec::new();
     loop {
         let mut trials = search.next_trials();
@@ -171,7 +171,7 @@ fn where_no_setting_matters_the_defaults_stay_but_for_one_search_in_twenty() {
 #[test]
 fn a_candidate_that_gains_throughput_at_the_cost_of_the_latency_is_not_chosen() {
     let template = template(200);
-    let mut search = Search::new(&spaces()[..1], Plan::of(12, LoadKind::default()), Goal::Balanced, 1);
+    let mut search = Search::new(&spaces()[..1], TunePlan::of(12, LoadKind::default()), Goal::Balanced, 1);
     loop {
         let trials = search.next_trials();
         if trials.is_empty() {
@@ -197,7 +197,7 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
     (choice.best.nr_requests, choice.best.queue_depth) = (Some(64), Some(8));
     let at = Applied {
         device: "ssd:850pro-256",
-        place: crate::Place::simulated(crate::DriveKind::SataSsd),
+        place: crate::TargetDrive::simulated(crate::DriveKind::SataSsd),
         offered: &["x".to_owned()],
         previous_queue_depth: Some(31),
     };
@@ -218,7 +218,7 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
 fn no_candidate_is_dropped_for_combinations_that_do_not_exist() {
     let range = Range { setting: Setting::Tunable("a".into()), values: (1..=9).collect() };
     let spaces = [Space { scheduler: SchedulerSpec::named("x"), ranges: vec![range] }];
-    let plan = Plan::of(9, LoadKind::default());
+    let plan = TunePlan::of(9, LoadKind::default());
     let (template, kept) = (template(200), plan.rungs[1].candidates);
     let nature = Nature { a: -0.4, b: 0.0, scatter: 0.01, seed: 3 };
     let mut search = Search::new(&spaces, plan, Goal::Balanced, 1);

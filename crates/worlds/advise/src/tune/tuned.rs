@@ -9,8 +9,8 @@ use super::candidate::Candidate;
 use super::claim::Claim;
 use super::search::{Choice, Outcome};
 use super::words;
-use crate::apply::{Attribute, Commands, Place, commands_with};
-use crate::criterion::Metric;
+use crate::apply::{Attribute, Commands, TargetDrive, commands_with};
+use crate::metric::Metric;
 
 /// Version of the JSON format.
 pub const TUNE_SCHEMA: u64 = 1;
@@ -103,7 +103,7 @@ pub struct Applied<'a> {
     /// Name of the device.
     pub device: &'a str,
     /// The drive.
-    pub place: Place,
+    pub place: TargetDrive,
     /// Schedulers that its kernel offers.
     pub offered: &'a [String],
     /// The depth to go back to, where it is known.

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dumbwaiter_advise::tune::{Applied, Candidate, LoadKind, Plan, RunTime, Search, Space, Trial, TunedDevice, tuned};
-use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Place, Provenance};
+use dumbwaiter_advise::tune::{
+    Applied, Candidate, LoadKind, RunTime, Search, Space, Trial, TunePlan, TunedDevice, tuned,
+};
+use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Provenance, TargetDrive};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, Work};
@@ -24,7 +26,7 @@ pub(super) struct DeviceSearch {
     pub(super) search: Search,
     /// Loads by length and limits of the queue.
     loads: BTreeMap<(u32, Option<u32>, Option<u32>), Arc<Prepared>>,
-    place: Place,
+    place: TargetDrive,
     offered: Vec<String>,
     depth: Option<u32>,
 }
@@ -62,14 +64,15 @@ impl DeviceSearch {
         };
         let schedulers = schedulers(options, scenario, &offered)?;
         let models = if about.real { Default::default() } else { models(&[device.to_owned()]) };
-        let place = Place::of(&Provenance { drive: about.drive.clone(), models, ..Provenance::default() }, device);
+        let place =
+            TargetDrive::of(&Provenance { drive: about.drive.clone(), models, ..Provenance::default() }, device);
         let model = if about.real { None } else { dumbwaiter_devices::load(device).ok() };
         // Of NVMe drives the depth cannot be set.
         let depth = model.filter(|_| place.disk.starts_with("sd")).map(|model| model.facts().depth);
         let spaces: Vec<Space> = schedulers.iter().map(|spec| space(spec, scenario, depth)).collect();
         let kind = LoadKind { whole_runs: needs_whole_runs(scenario), repeats: load.is_recorded() && !about.real };
         let plan = match budget {
-            None => Plan::default_for(spaces.len(), kind),
+            None => TunePlan::default_for(spaces.len(), kind),
             Some(budget) => {
                 let each = load.expected().ok_or_else(|| {
                     Failure::refused("--budget: the length of a run is not known beforehand; expected --duration too")
@@ -77,7 +80,7 @@ impl DeviceSearch {
                 let fixed = if scenario.duration.is_some() { scenario.warmup } else { Nanos::ZERO };
                 let start = if about.real { OVERHEAD } else { Nanos::ZERO };
                 let run = RunTime { fixed_ns: (fixed + start).0, measured_ns: each.0 - fixed.0 };
-                Plan::within(budget.0, run, spaces.len(), kind).map_err(|needed| {
+                TunePlan::within(budget.0, run, spaces.len(), kind).map_err(|needed| {
                     let needed = Nanos(needed);
                     Failure::refused(format!(
                         "the smallest search covers {needed} of runs, and the budget for {device} is {budget}; expected a longer --budget, or with --on a longer --for"

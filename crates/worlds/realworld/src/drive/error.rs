@@ -20,7 +20,7 @@ pub enum Error {
         reason: String,
     },
     /// The load changes what is on the target, and that was not allowed.
-    #[error("task `{task}` does a {op}, and {} is opened for reading only; --allow-writes allows writes, which destroy the data on it", path.display())]
+    #[error("task `{task}` does a {op}, and {} is opened for reading only; --destroy {} allows writes, which destroy the data on it", path.display(), path.display())]
     WritesNotAllowed {
         /// Who.
         task: String,

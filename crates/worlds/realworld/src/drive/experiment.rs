@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Setup, Stack, TickClock};
-use dumbwaiter_experiment::Control;
+use dumbwaiter_block::{Config, Setup, Stack};
+use dumbwaiter_experiment::{BlockDevice, Control, replacements};
 use dumbwaiter_measure::{
     ApplicationStats, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 use dumbwaiter_path::{CompletionMode, CompletionSupport};
-use dumbwaiter_scenario::load::{Prepared, Replays, Thread};
-use dumbwaiter_scenario::{Scenario, SchedulerChange, Work};
+use dumbwaiter_scenario::load::{Prepared, Replays, RunLimit, Thread, applications};
+use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
 use crate::drive::partition::partition;
-use crate::drive::run::{Outcome, Parts, RingGroup, RunLimit, group};
+use crate::drive::run::{Outcome, Parts, RingGroup, group};
 use crate::drive::verify::{Verified, Verifier, fresh_stamp};
 use crate::drive::{Error, Target};
 
@@ -94,13 +94,14 @@ pub fn run(
             stack: choice.build(setup),
             tenants: load.tenants.clone(),
             task_specs: task_specs.clone(),
+            limits: load.limits.clone(),
             threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.
             changes: load.changes.clone(),
-            schedulers: replacements(s, setup)?,
+            schedulers: exchanges(s, setup)?,
             recorder: recorder.clone(),
             verifier: verifier.take(),
-            limit: limit(s),
+            limit: RunLimit::of(s),
             seed: seed.wrapping_add(ring as u64),
             control,
             group: &group,
@@ -108,7 +109,7 @@ pub fn run(
         parts.push((assigned.cpu, of_ring));
     }
     let mut outcome = group::run(parts, &group).map_err(|error| named(error, choice))?;
-    let applications = applications(&mut outcome, task_specs, tenant_specs);
+    let applications = applications(std::mem::take(&mut outcome.applications), task_specs, tenant_specs);
     let skipped = skipped(load.replays, &outcome, target)?;
     if let Some(verifier) = &mut outcome.verifier {
         verifier.final_pass(target, &control.cancel)?;
@@ -146,14 +147,6 @@ fn verifier(target: &Target, seed: u64) -> Result<Option<Verifier>, Error> {
     Verifier::new(block, blocks, verify.journal.as_deref(), fresh_stamp(seed)).map(Some)
 }
 
-pub(crate) fn limit(s: &Scenario) -> RunLimit {
-    RunLimit {
-        warmup: s.warmup,
-        time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
-        ios: s.limit.unwrap_or(u64::MAX),
-    }
-}
-
 /// I/Os that were left out or changed, by reason.
 pub(crate) fn skipped(replays: Replays, outcome: &Outcome, target: &Target) -> Result<BTreeMap<String, u64>, Error> {
     let mut skipped = replays.finish(outcome.issued_late)?;
@@ -163,25 +156,11 @@ pub(crate) fn skipped(replays: Replays, outcome: &Outcome, target: &Target) -> R
     Ok(skipped)
 }
 
-/// How the applications of a run fared.
-pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &[TenantSpec]) -> Vec<ApplicationStats> {
-    let all = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
-        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
-        dumbwaiter_scenario::load::application(name, &tenants[tenant.0 as usize].name, outcome)
-    });
-    all.collect()
-}
-
 /// The schedulers of the scenario's changes, in order.
-fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Option<Stack>>, Error> {
-    // `rotational` has been written by then.
-    let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
-    let make = |change: &SchedulerChange| {
-        let refused =
-            |why: dumbwaiter_schedulers::ChoiceError| Error::Change { at: change.at, reason: why.to_string() };
-        Choice::parse(&change.scheduler.to_string()).map(|choice| Some(choice.build(setup))).map_err(refused)
-    };
-    s.changes.iter().map(make).collect()
+fn exchanges(s: &Scenario, setup: Setup) -> Result<Vec<Option<Stack>>, Error> {
+    let all = replacements(s, setup);
+    let all = all.map_err(|(change, why)| Error::Change { at: change.at, reason: why.to_string() })?;
+    Ok(all.into_iter().map(|(_, scheduler)| Some(scheduler)).collect())
 }
 
 fn named(error: Error, choice: &Choice) -> Error {
@@ -197,32 +176,24 @@ fn named(error: Error, choice: &Choice) -> Error {
 
 pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
     let facts = target.facts();
-    let most = facts.depth.unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
-    let depth = s.queue_depth.unwrap_or(facts.depth.unwrap_or(DEPTH)).clamp(1, most);
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16);
-    let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
-    // As of the device's own depth: using less of that leaves more for the scheduler to choose from.
-    let nr_requests = s.nr_requests.unwrap_or_else(|| Setup::default_nr_requests(facts.depth.unwrap_or(DEPTH)));
-    let affordable = BUFFERS_BYTES / u64::from(depth) / u64::from(facts.logical_block) * u64::from(facts.logical_block);
+    let depth = facts.depth.unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
+    let used_depth = facts.depth.unwrap_or(DEPTH);
+    let used = s.queue_depth.unwrap_or(used_depth).clamp(1, depth);
     let block = u64::from(facts.logical_block);
+    let affordable = BUFFERS_BYTES / u64::from(used);
     let max_bytes = u64::from(facts.max_request_bytes).min(affordable) / block * block;
-    let max_sectors = (max_bytes / dumbwaiter_block::SECTOR_BYTES) as u32;
-    Config {
-        setup: Setup {
-            clock,
-            cpus,
-            hw_queues: 1,
-            nr_requests,
-            device_depth: depth,
-            rotational: s.host.rotational.unwrap_or(facts.rotational),
-            at_attach: AtAttach { nr_requests: s.host.nr_requests_at_attach, rotational: Some(facts.rotational) },
-        },
-        limits: Limits { max_sectors, ..Limits::default() },
-        nomerges: s.nomerges,
+    let device = BlockDevice {
+        depth,
+        used_depth,
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16),
+        hw_queues: 1,
+        max_sectors: (max_bytes / dumbwaiter_block::SECTOR_BYTES) as u32,
+        rotational: facts.rotational,
         volatile_cache: facts.write_back,
         fua: facts.fua,
         tasks_sleep: false,
-    }
+    };
+    device.config(s)
 }
 
 fn result(

@@ -10,7 +10,7 @@ use dumbwaiter_block::{Config, Nanos, Setup};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::{ApplicationStats, Recorder, RecorderConfig};
 use dumbwaiter_path::CompletionMode;
-use dumbwaiter_scenario::load::{Change, Load, Prepared};
+use dumbwaiter_scenario::load::{Change, Load, Prepared, RunLimit, applications};
 use dumbwaiter_schedulers::Choice;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,7 @@ pub fn run(
         stack: none(setup)?,
         tenants: load.tenants.clone(),
         task_specs: load.task_specs.clone(),
+        limits: Vec::new(),
         threads,
         changes: own_changes(&load, worker.thread as u32),
         schedulers: Vec::new(),
@@ -98,7 +99,7 @@ pub fn run(
             tasks: Vec::new(),
         }),
         verifier: None,
-        limit: experiment::limit(s),
+        limit: RunLimit::of(s),
         seed,
         control: worker.control,
         group: &group,
@@ -127,7 +128,7 @@ fn own_changes(load: &Load, thread: u32) -> Vec<(Nanos, Change)> {
 }
 
 fn report(mut outcome: Outcome, load: Load, target: &Target) -> Result<WorkerReport, Error> {
-    let applications = experiment::applications(&mut outcome, &load.task_specs, &load.tenant_specs);
+    let applications = applications(std::mem::take(&mut outcome.applications), &load.task_specs, &load.tenant_specs);
     let (ledger, closed) = (outcome.ledger, outcome.closed);
     let skipped = experiment::skipped(load.replays, &outcome, target)?;
     Ok(WorkerReport {

@@ -23,7 +23,7 @@ pub struct DriveOptions {
     /// Open it for writing too. Loads that write destroy what is on it.
     pub allow_writes: bool,
     /// The path that the user allowed to overwrite although it is in use.
-    pub i_know_this_destroys: Option<PathBuf>,
+    pub confirmed: Option<PathBuf>,
 }
 
 /// An opened file or block device.
@@ -43,17 +43,16 @@ impl Drive {
     /// It does not exist, may not be opened, is no file or block device, is empty, or is in use and would be written.
     pub fn open(path: &Path, options: &DriveOptions) -> Result<Drive, Error> {
         let refused = |e: &dyn std::fmt::Display| Error::Refused(e.to_string());
+        let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
+        if options.allow_writes {
+            known.check_writes(true, options.confirmed.as_deref()).map_err(|e| refused(&e))?;
+        }
         let open = OpenOptions {
             allow_writes: options.allow_writes,
-            exclusive: options.i_know_this_destroys.is_none(),
+            exclusive: known.uses.is_empty() || options.confirmed.is_none(),
             ..OpenOptions::default()
         };
-        if options.allow_writes {
-            let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
-            known.check_writes(true, options.i_know_this_destroys.as_deref()).map_err(|e| refused(&e))?;
-        }
         let target = Target::open(path, &open).map_err(|e| refused(&e))?;
-        let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
         let (depth, queues) = known.disk.as_deref().and_then(tags).unzip();
         let own = target.facts();
         let mut notes: Vec<String> = target.notes().iter().cloned().chain(target.note_on_holes()).collect();

@@ -122,6 +122,13 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "deadline: the kernel refuses no I/Os; expected our engine (--via engine), or no deadlines".to_owned()
         );
     }
+    if scenario.has_limits() {
+        return Err(
+            "limit_iops, limit_bytes, reservation_iops: the kernel's io.max is not set by this program; expected our engine \
+             (--via engine), or no limits"
+                .to_owned(),
+        );
+    }
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if scenario.host.nr_requests_at_attach.is_some() && !keeps_limits(&release) {
         return Err(format!(

@@ -7,23 +7,25 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::drive::Usage;
-use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES, TaskId, TenantId};
+use dumbwaiter_block::{Errno, Flags, Nanos, Op, SECTOR_BYTES, TaskId, TenantId};
 use dumbwaiter_experiment::{Cell, Control};
 use dumbwaiter_measure::{
     ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
     Unfinished,
 };
+use dumbwaiter_protocols::nbd::socket::{Address, Answered, NbdClient};
 use dumbwaiter_protocols::nbd::wire::command_flag;
 use dumbwaiter_protocols::nbd::{Command, Request};
 use dumbwaiter_scenario::Scenario;
-use dumbwaiter_scenario::load::{Change, Load, Prepared, Replays};
+use dumbwaiter_scenario::load::{
+    Change, Load, Prepared, Replays, RunLimit, RunningLoad, Slots, Step, WakeQueue, applications,
+};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_serve::{Address, Answered, DiskStats, Inspector, NbdClient, Order};
-use dumbwaiter_workloads::{Next, Want};
+use dumbwaiter_serve::{DiskStats, Inspector, Order};
+use dumbwaiter_workloads::Want;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::export_name::export_name;
-use super::threads::ClientThread;
 use crate::error::Error;
 
 /// How often progress is reported and cancelling is looked at; also the longest wait.
@@ -35,7 +37,7 @@ const DRAIN_PATIENCE: Nanos = Nanos::from_secs(60);
 #[derive(Clone, Copy)]
 struct Slot {
     submit: Nanos,
-    thread: usize,
+    thread: u32,
     /// The task's number in its thread.
     number: u16,
     op: Op,
@@ -46,16 +48,16 @@ struct Slot {
 /// The load while it runs.
 pub(super) struct ClientLoad<'a> {
     scenario: &'a Scenario,
+    limit: RunLimit,
     tenant_specs: Vec<TenantSpec>,
     task_specs: Vec<TaskSpec>,
-    changes: std::collections::VecDeque<(Nanos, Change)>,
     replays: Replays,
-    threads: Vec<ClientThread>,
-    stage: Option<u32>,
-    connections: Vec<NbdClient>,
-    /// By cookie; free ones are in `free`.
-    slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
+    load: RunningLoad,
+    wakes: WakeQueue,
+    /// By thread, and by the number of the task in its workload: what it is connected by until the task exits.
+    connections: Vec<Vec<Option<NbdClient>>>,
+    /// By cookie; `None` once it is answered.
+    slots: Slots<Option<Slot>>,
     /// The same bytes for every write.
     payload: Vec<u8>,
     recorder: Recorder,
@@ -64,9 +66,6 @@ pub(super) struct ClientLoad<'a> {
     control: &'a Control,
     origin: Instant,
     now: Nanos,
-    open: bool,
-    submitted: u64,
-    issued_late: u64,
     ok: u64,
     failed: u64,
     failures: BTreeMap<String, u64>,
@@ -98,6 +97,7 @@ impl<'a> ClientLoad<'a> {
         control: &'a Control,
     ) -> Result<ClientLoad<'a>, Error> {
         let scenario = prepared.scenario();
+        let limit = RunLimit::of(scenario);
         let Load { tenant_specs, task_specs, threads, changes, replays, .. } = load;
         let recorder = Recorder::new(RecorderConfig {
             warmup: scenario.warmup,
@@ -107,15 +107,14 @@ impl<'a> ClientLoad<'a> {
         });
         let mut load = ClientLoad {
             scenario,
+            limit,
             tenant_specs,
             task_specs,
-            changes: changes.into(),
             replays,
-            threads: threads.into_iter().map(ClientThread::new).collect(),
-            stage: None,
-            connections: Vec::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
+            connections: threads.iter().map(|_| Vec::new()).collect(),
+            load: RunningLoad::new(threads, changes, limit.ios),
+            wakes: WakeQueue::default(),
+            slots: Slots::default(),
             payload: Vec::new(),
             recorder,
             inspector,
@@ -123,9 +122,6 @@ impl<'a> ClientLoad<'a> {
             control,
             origin: Instant::now(),
             now: Nanos::ZERO,
-            open: true,
-            submitted: 0,
-            issued_late: 0,
             ok: 0,
             failed: 0,
             failures: BTreeMap::new(),
@@ -133,8 +129,8 @@ impl<'a> ClientLoad<'a> {
             answered: Vec::new(),
         };
         // Before the clock starts.
-        for thread in 0..load.threads.len() {
-            load.connection(thread, 0)?;
+        for thread in 0..load.connections.len() as u32 {
+            load.connect(thread, 0)?;
         }
         Ok(load)
     }
@@ -145,100 +141,82 @@ impl<'a> ClientLoad<'a> {
         let (mut before, mut warm) = (Usage::now(), false);
         let mut closed = None;
         let (mut cancelled, mut looked, mut reported) = (false, Nanos::ZERO, 0);
-        let limit = self.scenario.duration.map_or(Nanos::MAX, |time| self.scenario.warmup + time);
-        let most = self.scenario.limit.unwrap_or(u64::MAX);
-        self.start_stage();
+        self.wakes.start_stage(&mut self.load, self.now);
         loop {
             self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
-            if !warm && self.now >= self.scenario.warmup {
+            if !warm && self.now >= self.limit.warmup {
                 (before, warm) = (Usage::now(), true);
             }
             if self.now.since(looked) >= CONTROL_POLL_INTERVAL {
                 self.control.elapsed_ns.fetch_add(self.now.since(looked).0, Ordering::Relaxed);
                 self.control.finished.fetch_add(self.ok - reported, Ordering::Relaxed);
                 (looked, reported) = (self.now, self.ok);
-                cancelled |= self.open && self.control.cancelled();
+                cancelled |= self.load.is_open() && self.control.cancelled();
             }
             self.change_due()?;
-            self.pump_ready(most)?;
+            self.pump_ready()?;
             self.send()?;
-            let idle = self.slots.len() == self.free.len();
-            if self.open {
-                let over = idle && (self.threads.iter().all(|t| t.done) || self.submitted >= most);
-                let failed = self.failure.is_some() && !keep_going;
-                if over || self.now >= limit || failed || cancelled {
-                    self.open = false;
-                    closed = Some((self.now, Usage::now().since(&before)));
-                    self.count_unfinished();
-                }
+            let failed = self.failure.is_some() && !keep_going;
+            let ends = self.load.is_over() || self.now >= self.limit.time || failed || cancelled;
+            if self.load.is_open() && ends {
+                self.load.close();
+                closed = Some((self.now, Usage::now().since(&before)));
+                self.count_unfinished();
             }
             if let Some((end, usage)) = closed {
-                if idle {
+                if self.load.is_idle() {
                     return self.ended(end, usage, cancelled);
                 }
                 if self.now.since(end) > DRAIN_PATIENCE {
                     return Err(Error::failed("the server did not answer what was under way within 60 s"));
                 }
             }
-            self.wait(limit)?;
+            self.wait()?;
         }
     }
 
     fn ended(self, end: Nanos, usage: Usage, cancelled: bool) -> Result<Ended, Error> {
-        let applications = self.threads.iter().filter_map(|state| {
-            let outcome = state.thread.workload.outcome(end)?;
-            let TaskSpec { name, tenant } = &self.task_specs[state.thread.task.0 as usize];
-            Some(dumbwaiter_scenario::load::application(name, &self.tenant_specs[tenant.0 as usize].name, outcome))
-        });
+        let outcomes = self.load.outcomes(end);
         Ok(Ended {
-            applications: applications.collect(),
+            applications: applications(outcomes, &self.task_specs, &self.tenant_specs),
             recorder: Some(self.recorder),
             end,
             usage,
             switches: self.scenario.changes.len() as u64,
             ok: self.ok,
             failed: self.failed,
-            skipped: self.replays.finish(self.issued_late)?,
+            skipped: self.replays.finish(self.load.issued_late())?,
             cancelled,
             failure: self.failure,
             failures: self.failures,
         })
     }
 
-    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
-    fn start_stage(&mut self) {
-        let Some(stage) = self.threads.iter().filter(|t| t.is_unfinished()).map(|t| t.thread.stage).min() else {
-            return;
-        };
-        if self.stage == Some(stage) {
-            return;
-        }
-        self.stage = Some(stage);
-        let now = self.now;
-        self.threads.iter_mut().filter(|t| t.thread.stage == stage && !t.started).for_each(|t| t.start(now));
-    }
-
     /// The connection of a thread's task, made when it is first needed.
-    fn connection(&mut self, thread: usize, number: u16) -> Result<usize, Error> {
-        let state = &mut self.threads[thread];
-        let at = usize::from(number);
-        if state.connections.len() <= at {
-            state.connections.resize(at + 1, None);
+    fn connect(&mut self, thread: u32, number: u16) -> Result<&mut NbdClient, Error> {
+        let (connections, at) = (&mut self.connections[thread as usize], usize::from(number));
+        if connections.len() <= at {
+            connections.resize_with(at + 1, || None);
         }
-        if let Some(connection) = state.connections[at] {
-            return Ok(connection);
+        match &mut connections[at] {
+            Some(connection) => Ok(connection),
+            none => {
+                let export = export_name(self.load.thread(thread).tenant.0 as usize);
+                let failed = |e| Error::failed(format!("a client of export `{export}`: {e}"));
+                let mut client = NbdClient::connect(&self.address, &export).map_err(failed)?;
+                client.set_nonblocking().map_err(failed)?;
+                Ok(none.insert(client))
+            }
         }
-        let export = export_name(state.thread.tenant.0 as usize);
-        let connection = self.connections.len();
-        self.connections.push(NbdClient::connect(&self.address, &export).map_err(Error::failed)?);
-        state.connections[at] = Some(connection);
-        Ok(connection)
     }
 
     fn change_due(&mut self) -> Result<(), Error> {
-        while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= self.now) {
+        while let Some(change) = self.load.due_change(self.now) {
             match change {
-                Change::Stop { thread } => self.threads[thread as usize].stop(),
+                Change::Stop { thread } => {
+                    self.load.stop(thread);
+                    self.may_exit(thread);
+                }
                 Change::Weight { tenant, weight } => {
                     self.recorder.weight(self.now, tenant, weight);
                     self.order(Order::SetWeight { export: export_name(tenant.0 as usize), weight })?;
@@ -259,58 +237,34 @@ impl<'a> ClientLoad<'a> {
         self.inspector.order(order).map(drop).map_err(Error::failed)
     }
 
-    fn pump_ready(&mut self, most: u64) -> Result<(), Error> {
-        for thread in 0..self.threads.len() {
-            let state = &mut self.threads[thread];
-            if state.wake_at <= self.now {
-                (state.wake_at, state.ready) = (Nanos::MAX, true);
+    fn pump_ready(&mut self) -> Result<(), Error> {
+        self.wakes.make_due_ready(&mut self.load, self.now);
+        while let Some(thread) = self.wakes.next_ready() {
+            loop {
+                match self.load.next(thread, self.now) {
+                    Step::Submit { want, due } => self.ask(thread, &want, due)?,
+                    Step::Wake(at) => {
+                        self.wakes.wake(thread, at);
+                        break;
+                    }
+                    Step::Wait => break,
+                }
             }
-            if std::mem::take(&mut state.ready) {
-                self.pump(thread, most)?;
-            }
+            self.may_exit(thread);
         }
-        self.start_stage();
         Ok(())
     }
 
-    /// Asks for what a thread wants, up to its depth.
-    fn pump(&mut self, thread: usize, most: u64) -> Result<(), Error> {
-        let now = self.now;
-        loop {
-            let state = &mut self.threads[thread];
-            if !self.open || state.done || self.submitted >= most {
-                return Ok(());
-            }
-            if state.outstanding >= state.thread.depth {
-                state.late = !state.thread.closed;
-                return Ok(());
-            }
-            // An open loop's I/O was due when it said so, and its latency counts from there.
-            let at = if state.thread.closed || state.late { now } else { state.polled.min(now) };
-            match state.thread.workload.next(at) {
-                Next::Issue(want) => {
-                    self.issued_late += u64::from(state.late);
-                    self.ask(thread, &want, at)?;
-                }
-                Next::Wait(due) if due < Nanos::MAX => {
-                    let due = due.max(at + Nanos(1));
-                    (state.late, state.polled) = (false, due);
-                    if due > now {
-                        state.wake_at = state.wake_at.min(due);
-                        return Ok(());
-                    }
-                }
-                Next::Wait(_) | Next::Done => {
-                    state.done = true;
-                    return Ok(());
-                }
-                Next::Blocked => return Ok(()),
-            }
+    /// Tasks of a thread that will submit nothing more hang up when all their I/O is done, so that they exit in the server too; then
+    /// the next stage may start.
+    fn may_exit(&mut self, thread: u32) {
+        if self.load.exits(thread).is_some() {
+            self.connections[thread as usize].clear();
+            self.wakes.start_stage(&mut self.load, self.now);
         }
     }
 
-    fn ask(&mut self, thread: usize, want: &Want, submit: Nanos) -> Result<(), Error> {
-        let connection = self.connection(thread, want.task)?;
+    fn ask(&mut self, thread: u32, want: &Want, submit: Nanos) -> Result<(), Error> {
         let command = match want.op {
             Op::Read => Command::Read,
             Op::Write => Command::Write,
@@ -324,35 +278,26 @@ impl<'a> ClientLoad<'a> {
             u32::try_from(bytes).map_err(|_| Error::refused(format!("NBD takes no {} of {bytes} bytes", want.op)))?;
         let flags = if want.flags.any(Flags::FUA) { command_flag::FUA } else { 0 };
         let slot = Slot { submit, thread, number: want.task, op: want.op, sector: want.sector, sectors: want.sectors };
-        let cookie = match self.free.pop() {
-            Some(cookie) => {
-                self.slots[cookie as usize] = Some(slot);
-                cookie
-            }
-            None => {
-                self.slots.push(Some(slot));
-                self.slots.len() as u32 - 1
-            }
-        };
+        let cookie = self.slots.insert_with(|_| Some(slot));
         let offset = if want.op == Op::Flush { 0 } else { want.sector * SECTOR_BYTES };
         let request = Request { flags, command, cookie: u64::from(cookie), offset, length };
-        let payload = if want.op == Op::Write { length as usize } else { 0 };
-        if self.payload.len() < payload {
+        let bytes_sent = if want.op == Op::Write { length as usize } else { 0 };
+        if self.payload.len() < bytes_sent {
             // No device can shorten them.
             let mut state = 0x9e37_79b9_7f4a_7c15u64;
-            self.payload.resize_with(payload, || {
+            self.payload.resize_with(bytes_sent, || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (state >> 56) as u8
             });
         }
-        self.connections[connection].ask(&request, &self.payload[..payload]);
-        self.threads[thread].outstanding += 1;
-        self.submitted += 1;
+        let payload = std::mem::take(&mut self.payload);
+        self.connect(thread, want.task)?.ask(&request, &payload[..bytes_sent]);
+        self.payload = payload;
         Ok(())
     }
 
     fn send(&mut self) -> Result<(), Error> {
-        for connection in &mut self.connections {
+        for connection in self.connections.iter_mut().flatten().flatten() {
             if connection.has_unsent() {
                 connection.send().map_err(|e| Error::failed(format!("a request cannot be sent to the server: {e}")))?;
             }
@@ -361,11 +306,11 @@ impl<'a> ClientLoad<'a> {
     }
 
     /// Waits for answers until something is due, and takes them.
-    fn wait(&mut self, limit: Nanos) -> Result<(), Error> {
-        let ready = self.threads.iter().any(|state| state.ready) && self.open;
-        let wake = self.threads.iter().map(|state| state.wake_at).min().unwrap_or(Nanos::MAX);
-        let change = self.changes.front().map_or(Nanos::MAX, |(at, _)| *at);
-        let due = if self.open { wake.min(change).min(limit) } else { Nanos::MAX };
+    fn wait(&mut self) -> Result<(), Error> {
+        let open = self.load.is_open();
+        let ready = self.wakes.has_ready() && open;
+        let due = [self.wakes.next_wake(&self.load), self.load.next_change(), Some(self.limit.time)];
+        let due = due.into_iter().flatten().min().filter(|_| open).unwrap_or(Nanos::MAX);
         let until = due.min(self.now + CONTROL_POLL_INTERVAL);
         let wait = if ready { Nanos::ZERO } else { until.since(Nanos(self.origin.elapsed().as_nanos() as u64)) };
         let interest = |connection: &NbdClient| match connection.has_unsent() {
@@ -375,6 +320,8 @@ impl<'a> ClientLoad<'a> {
         let mut all: Vec<PollFd<'_>> = self
             .connections
             .iter()
+            .flatten()
+            .flatten()
             .map(|connection| PollFd::from_borrowed_fd(connection.as_fd(), interest(connection)))
             .collect();
         let timeout = Timespec { tv_sec: (wait.0 / 1_000_000_000) as i64, tv_nsec: (wait.0 % 1_000_000_000) as i64 };
@@ -385,8 +332,9 @@ impl<'a> ClientLoad<'a> {
         let has_answers: Vec<bool> =
             all.iter().map(|fd| fd.revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)).collect();
         let mut answered = std::mem::take(&mut self.answered);
-        for (connection, _) in self.connections.iter_mut().zip(has_answers).filter(|(_, has)| *has) {
-            let received = connection.receive(&mut answered);
+        for (connection, _) in self.connections.iter_mut().flatten().flatten().zip(has_answers).filter(|(_, has)| *has)
+        {
+            let received = connection.receive(|_| 0, &mut answered);
             received.map_err(|e| Error::failed(format!("the server gives no answers: {e}")))?;
         }
         self.now = Nanos(self.origin.elapsed().as_nanos() as u64);
@@ -398,11 +346,12 @@ impl<'a> ClientLoad<'a> {
     }
 
     fn deliver(&mut self, Answered { cookie, error }: Answered) -> Result<(), Error> {
-        let slot = usize::try_from(cookie).ok().and_then(|number| self.slots.get_mut(number)?.take());
+        let number = u32::try_from(cookie).ok();
+        let slot = number.and_then(|number| self.slots.get_mut(number)?.take());
         let Some(slot) = slot else {
             return Err(Error::failed(format!("the server answers request {cookie}, which is not under way")));
         };
-        self.free.push(cookie as u32);
+        self.slots.remove(cookie as u32);
         let now = self.now;
         let Slot { submit, thread, op, sector, sectors, .. } = slot;
         let (task, tenant) = self.owner(thread);
@@ -417,7 +366,7 @@ impl<'a> ClientLoad<'a> {
             });
             *self.failures.entry(text).or_insert(0) += 1;
         }
-        if self.open && error == 0 {
+        if self.load.is_open() && error == 0 {
             self.recorder.record(&Completed {
                 op,
                 task,
@@ -431,20 +380,21 @@ impl<'a> ClientLoad<'a> {
                 complete: now,
             });
         }
-        let state = &mut self.threads[thread];
-        state.outstanding -= 1;
-        state.ready = true;
-        state.thread.workload.completed(now, slot.number, now.since(submit));
+        if error == Errno::EBUSY.0 as u32 {
+            self.load.refused(thread, now);
+        }
+        self.load.completed(thread, now, slot.number, now.since(submit));
+        self.wakes.make_ready(thread);
         Ok(())
     }
 
-    fn owner(&self, thread: usize) -> (TaskId, TenantId) {
-        let thread = &self.threads[thread].thread;
+    fn owner(&self, thread: u32) -> (TaskId, TenantId) {
+        let thread = self.load.thread(thread);
         (thread.task, thread.tenant)
     }
 
     fn count_unfinished(&mut self) {
-        for slot in self.slots.iter().flatten() {
+        for slot in self.slots.used().filter_map(|(_, slot)| slot.as_ref()) {
             let (task, tenant) = self.owner(slot.thread);
             self.recorder.unfinished(Unfinished { op: slot.op, task, tenant, submit: slot.submit, end: self.now });
         }
@@ -487,3 +437,7 @@ impl Ended {
         Ok(RunResult { same_load, ..recorder.finish(self.end, facts) })
     }
 }
+
+#[cfg(test)]
+#[path = "client_load_tests.rs"]
+mod tests;

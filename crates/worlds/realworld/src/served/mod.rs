@@ -4,7 +4,6 @@
 
 mod client_load;
 mod export_name;
-mod threads;
 
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
@@ -153,11 +152,18 @@ impl Served<'_> {
             ServedTarget::Device(device) => (device.options().buffered, device.options().allow_writes),
             _ => (false, true),
         };
-        let exports = (0..tenants).map(|number| ExportSettings {
-            weight: scenario.tenants.get(number).map_or(100, |tenant| tenant.weight),
-            readonly: !writable,
-            shared: true,
-            ..ExportSettings::whole(&export_name(number))
+        let exports = (0..tenants).map(|number| {
+            let tenant = scenario.tenants.get(number);
+            let limits = tenant.map_or_else(Default::default, |tenant| tenant.limits);
+            ExportSettings {
+                weight: tenant.map_or(100, |tenant| tenant.weight),
+                readonly: !writable,
+                limit_iops: limits.limit_iops,
+                limit_bytes: limits.limit_bytes,
+                reservation_iops: limits.reservation_iops,
+                shared: true,
+                ..ExportSettings::whole(&export_name(number))
+            }
         });
         TargetSettings {
             scheduler: cell.scheduler.to_string(),

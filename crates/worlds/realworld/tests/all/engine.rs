@@ -49,7 +49,7 @@ fn a_world_refuses_what_it_cannot_run_and_says_what_would_allow_it() {
     let device = DeviceUnderTest::open(&path, options()).unwrap();
     let engine = Engine::new(&device).unwrap();
     let refused = |text: &str| engine.supports(&cell(&load(text), Stack::Engine, "none")).unwrap_err().0;
-    assert!(refused(&READS.replace("randread", "randwrite")).contains("--allow-writes"));
+    assert!(refused(&READS.replace("randread", "randwrite")).contains("--destroy"));
     let database = Work::DbBench(DbBench { threads: 1, seconds: 1 });
     let database = Cell { work: database, ..cell(&load(READS), Stack::Engine, "none") };
     assert!(engine.supports(&database).unwrap_err().0.contains("the kernel's schedulers only"));

@@ -85,7 +85,7 @@ fn what_processes_cannot_run_is_refused_before() {
     let refused =
         |text: &str, scheduler: &str| kernel.supports(&cell(&load(text), Stack::Kernel, scheduler)).unwrap_err().0;
     assert!(refused(READS, "headway").contains("no scheduler \"headway\" in this kernel"));
-    assert!(refused(&READS.replace("randread", "randwrite"), "none").contains("--allow-writes"));
+    assert!(refused(&READS.replace("randread", "randwrite"), "none").contains("--destroy"));
     let two = "[[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
     let limited = format!("limit = 10\nduration = \"1s\"\n{READS}{two}");
     assert!(refused(&limited, "none").contains("a limit of 10 I/Os"));

@@ -35,7 +35,7 @@ fn a_file_is_read_to_its_end_through_a_served_disk() {
     assert_eq!((result.run.completed, result.run.via.as_str(), result.run.world.as_str()), (256, "serve", "real"));
     assert!(result.failure.is_none() && !result.cancelled, "{result:?}");
     let writes = load(&READS.replace("randread", "randwrite"));
-    assert!(served.supports(&crate::cell(&writes, Stack::Served, "none")).unwrap_err().0.contains("--allow-writes"));
+    assert!(served.supports(&crate::cell(&writes, Stack::Served, "none")).unwrap_err().0.contains("--destroy"));
     control.cancel.store(true, Ordering::Relaxed);
     let long = READS.replace("time_based = false\n", "").replace("replicates", "duration = \"60s\"\nreplicates");
     assert!(served.run(&crate::cell(&load(&long), Stack::Served, "none"), &control).unwrap().cancelled);

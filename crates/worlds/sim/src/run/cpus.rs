@@ -1,90 +1,115 @@
-//! Which thread runs on a CPU: one of libaio keeps its CPU until it sleeps, so that it may take several tags in a row, or until
-//! it returns to its program after another was woken: that one runs first, and gets the tag for which it was woken.
+//! The CPUs of a run, and what waits for them.
 //!
-//! The kernel's order among threads that are woken at about the same moment depends on what each ran before, to the microsecond.
-//! Here it is mostly the order in which they were woken, and at random now and then. Without that, loads of constant service time
-//! fall into a rhythm in which one thread never gets a tag.
+//! Two kinds of threads wait for a CPU, in queues of their own: those that submit one I/O at a time and poll for it, which take
+//! turns, and those of libaio, which run until they sleep. They differ in who runs next (the first in line, or mostly the first)
+//! and when (at once, or when the work that was booked is done), and do not wait for each other.
 
-use dumbwaiter_scenario::load::Mode;
-use rand::RngExt;
+use std::collections::VecDeque;
 
-use super::Run;
-use super::state::CpuQueues;
-use super::turns::SLICE;
+use dumbwaiter_block::Nanos;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
 use crate::events::EventKind;
+use crate::host::{Completion, Host};
 
-/// One choice of the next thread out of so many is at random.
+/// Time slice of the kernel's CPU scheduler.
+pub(super) const SLICE: Nanos = Nanos(3_000_000);
+
+/// One choice of the next thread out of this many is at random.
 const RANDOM_CHOICE_EVERY: u32 = 4;
 
-impl Run<'_> {
-    /// The thread that an event lets run, if threads like it keep their CPU until they sleep.
-    pub(super) fn thread_that_runs(&self, event: EventKind) -> Option<u32> {
-        let thread = match event {
-            EventKind::Wake(thread) | EventKind::Reap(thread) | EventKind::IssueBatch(thread) => thread,
-            EventKind::Retry(slot) | EventKind::Entered(slot) => self.slots[slot as usize].thread,
-            _ => return None,
-        };
-        matches!(self.threads[thread as usize].running.thread.mode, Mode::Aio { .. }).then_some(thread)
-    }
+/// The CPUs: their time, and who waits for each.
+pub(super) struct Cpus {
+    pub(super) host: Host,
+    pub(super) turns: Turns,
+    /// Of threads of libaio, by CPU.
+    pub(super) queues: Vec<CpuQueue>,
+    random: SplitMix64,
+}
 
-    /// Has the thread of an event its CPU? If not, it is runnable from now on.
-    pub(super) fn has_cpu(&mut self, thread: u32, event: EventKind) -> bool {
-        let cpu = usize::from(self.threads[thread as usize].running.thread.cpu);
-        let queue = &mut self.cpus.queues[cpu];
-        if queue.owner == Some(thread) {
-            // The next system call comes after the return from the last one, at which the kernel lets the woken thread run.
-            let returned = matches!(event, EventKind::IssueBatch(_));
-            if !(returned && std::mem::take(&mut queue.preempted)) {
-                return true;
-            }
-            queue.owner = None;
-        } else {
-            queue.preempted = queue.owner.is_some();
+impl Cpus {
+    pub(super) fn new(host: Host, seed: u64) -> Cpus {
+        Cpus {
+            turns: Turns::new(host.completion(), host.cpus()),
+            queues: vec![CpuQueue::default(); host.cpus()],
+            random: SplitMix64::seed_from_u64(seed),
+            host,
         }
-        queue.runnable.push_back(event);
-        if queue.owner.is_none() && !queue.dispatching {
-            self.dispatch_later(cpu);
-        }
-        false
     }
 
-    /// Every thread that is woken at this moment is runnable when the CPU is free.
-    fn dispatch_later(&mut self, cpu: usize) {
-        self.cpus.queues[cpu].dispatching = true;
-        let at = self.host.free_at(cpu).max(self.now);
-        self.events.push(at, EventKind::Dispatch(cpu as u32));
+    /// A length that differs from loop to loop of a program: up to that of a system call, ns.
+    pub(super) fn vary(&mut self) -> u64 {
+        self.random.random_range(0..=self.host.profile.sub)
     }
 
-    /// A runnable thread gets the CPU.
-    pub(super) fn dispatch(&mut self, cpu: u32) {
-        let CpuQueues { queues, random } = &mut self.cpus;
-        let queue = &mut queues[cpu as usize];
+    /// Takes what a thread does that waits for this CPU.
+    pub(super) fn take_runnable(&mut self, cpu: usize) -> Option<EventKind> {
+        let queue = &mut self.queues[cpu];
         queue.dispatching = false;
         let chosen = match queue.runnable.len() {
-            0 => return,
-            1 => 0,
-            several if random.random_ratio(1, RANDOM_CHOICE_EVERY) => random.random_range(0..several),
+            0 | 1 => 0,
+            several if self.random.random_ratio(1, RANDOM_CHOICE_EVERY) => self.random.random_range(0..several),
             _ => 0,
         };
-        let Some(event) = queue.runnable.remove(chosen) else { return };
-        let thread = self.thread_that_runs(event);
-        let queue = &mut self.cpus.queues[cpu as usize];
-        (queue.owner, queue.since, queue.preempted) = (thread, self.now, false);
-        self.happens(event);
+        queue.runnable.remove(chosen)
     }
 
-    /// If the thread sleeps now, or its time slice is over, the next one gets the CPU.
-    pub(super) fn leave_cpu(&mut self, thread: u32) {
-        let state = &self.threads[thread as usize];
-        let runs = state.sleeps_for.is_none() && (state.issuing > 0 || state.reaping);
-        let cpu = usize::from(state.running.thread.cpu);
-        let queue = &mut self.cpus.queues[cpu];
-        let over = !queue.runnable.is_empty() && self.now.since(queue.since) >= SLICE;
-        if queue.owner == Some(thread) && (!runs || over) {
-            queue.owner = None;
-            if !queue.runnable.is_empty() {
-                self.dispatch_later(cpu);
+    /// The polling kernel threads (SQPOLL) of rings on these CPUs start, each on the SMT sibling.
+    pub(super) fn start_sq_threads(&mut self, rings: impl Iterator<Item = usize>) {
+        let cpus = self.host.cpus();
+        if self.host.completion() == Completion::Sqpoll && cpus > 1 {
+            for cpu in rings {
+                self.host.start_poll((cpu + cpus / 2) % cpus, Nanos::ZERO);
             }
         }
     }
+}
+
+/// Work of a thread on a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// To submit the I/O of this slot and wait for it.
+    Submit(u32),
+    /// To poll for the I/O of this slot after a sleep.
+    Poll(u32),
+    /// To go on submitting the I/O of this slot, for whose request its task slept.
+    Resume(u32),
+}
+
+/// Run queues of the CPUs; unused with interrupts, where all threads sleep.
+pub(super) struct Turns {
+    /// Whether polling threads hold their CPU, so that others queue for it.
+    pub(super) exclusive: bool,
+    pub(super) cpus: Vec<RunQueue>,
+    /// The CPU whose thread was just notified of a completion and continues without queueing.
+    pub(super) continuing: Option<usize>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct RunQueue {
+    pub(super) used: bool,
+    pub(super) since: Nanos,
+    pub(super) waiting: VecDeque<Turn>,
+}
+
+impl Turns {
+    pub(super) fn new(completion: Completion, cpus: usize) -> Turns {
+        let exclusive = completion != Completion::Interrupt;
+        Turns { exclusive, cpus: vec![RunQueue::default(); cpus], continuing: None }
+    }
+}
+
+/// The threads of libaio that want to run on a CPU.
+#[derive(Clone, Default)]
+pub(super) struct CpuQueue {
+    /// The thread that has it, and since when.
+    pub(super) owner: Option<u32>,
+    pub(super) since: Nanos,
+    /// Another thread was woken since: that one gets the CPU when the owner returns to its program.
+    pub(super) preempted: bool,
+    /// What threads do next that wait for it.
+    pub(super) runnable: VecDeque<EventKind>,
+    /// A `Dispatch` event is pending.
+    pub(super) dispatching: bool,
 }

@@ -1,88 +1,51 @@
 //! One run: threads, block layer, host and device in virtual time.
+//!
+//! The state is in [`Run`], whose parts own what they keep; what happens to several of them are functions over it, each of which
+//! calls only such as come before it here: CPUs ([`turns`], [`libaio`]), waking ([`sleep`]), the device ([`device`]), threads
+//! ([`threads`]), submission ([`submit`]), completion ([`replies`]), and the loop.
 
 mod cpus;
 mod device;
-mod life;
+mod disk;
+mod io;
+mod libaio;
+mod measurement;
 mod period;
+mod replies;
 mod sleep;
 mod state;
+mod submit;
+mod thread;
 mod threads;
 mod turns;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use dumbwaiter_block::{
-    BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, ServiceOracle, Stack, TaskId, Tenants,
-};
-use dumbwaiter_controllers::set_deadline;
-use dumbwaiter_devices::{Completion, Counters, Device};
+use dumbwaiter_block::{BlockLayer, Config, Fault, Handover, Nanos, ServiceOracle, Stack, TaskId, TenantId, Tenants};
+use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_devices::{Counters, Device};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_measure::Recorder;
-use dumbwaiter_scenario::load::{Change, Thread};
+use dumbwaiter_measure::{Recorder, Unfinished};
+use dumbwaiter_scenario::load::{Change, RunLimit, RunningLoad, Slots, Thread};
 
 use crate::events::{EventKind, Events};
-use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
+use crate::host::{Host, SchedulerCost};
 
+use self::cpus::Cpus;
+use self::device::{device_done, serve};
+pub use self::disk::Replacement;
+use self::disk::{Disk, Exchanges};
+use self::libaio::{has_cpu, leave_cpu, next_to_run, thread_that_runs};
+use self::measurement::{Done, Measurement};
 pub use self::period::{Period, PeriodEnd};
-use self::state::{CpuQueues, Slot, TaskSleep, ThreadState, Turns};
-
-/// Limits of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Until {
-    /// Time of the end.
-    pub time: Nanos,
-    /// End of the warm-up.
-    pub warmup: Nanos,
-    /// Largest number of I/Os.
-    pub ios: u64,
-}
-
-/// A run in progress.
-pub struct Run<'a> {
-    layer: BlockLayer,
-    device: Box<dyn Device>,
-    host: Host,
-    recorder: Recorder,
-    threads: Vec<ThreadState>,
-    events: Events,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    plug: Plug,
-    /// Sleeps of tasks, by [`TaskId`].
-    sleeps: Vec<TaskSleep>,
-    turns: Turns,
-    cpus: CpuQueues,
-    now: Nanos,
-    timer_at: Nanos,
-    /// A `Send` event is pending.
-    sends: bool,
-    until: Until,
-    submitted: u64,
-    open: bool,
-    /// The running stage.
-    stage: Option<u32>,
-    /// Threads that may still submit I/O.
-    live: usize,
-    issued_late: u64,
-    several_stages: bool,
-    changes: Vec<(Nanos, Change)>,
-    /// Of the scenario's exchanges of the scheduler, in order, until each is made.
-    schedulers: Vec<Option<Stack>>,
-    /// Exchanges of the scheduler that the device has heard of.
-    switches: u64,
-    /// What the CPU spends on each of these.
-    costs: Vec<SchedulerCost>,
-    /// The scheduler's cost from when a freeze has ended.
-    next_cost: Option<SchedulerCost>,
-    control: &'a Control,
-    /// Counts of host and device at the end of the warm-up.
-    warm: Option<Done>,
-    completions: Vec<Completion>,
-    finished: Vec<Finished>,
-    /// Completions of the period, where a controller decides period by period.
-    period: Option<Box<Period>>,
-}
+use self::replies::{reap, replied, rested};
+pub use self::state::Run;
+use self::submit::{entered, issue, issue_batch, retry, work};
+use self::thread::{TaskSleeps, ThreadState};
+use self::threads::{change, pump, start_stage};
+use self::turns::slept;
 
 /// The output of a run.
 pub struct RunOutput {
@@ -106,36 +69,6 @@ pub struct RunOutput {
     pub applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
-/// Counts of host and device over a time.
-#[derive(Clone, Debug, Default)]
-pub struct Done {
-    /// Activity of the CPUs.
-    pub activity: Activity,
-    /// CPU time by purpose.
-    pub spent: Spent,
-    /// Busy time of each CPU, ns.
-    pub busy: Vec<u64>,
-    /// Counters of the device.
-    pub counters: Counters,
-}
-
-impl Done {
-    /// Until `at`.
-    fn until(at: Nanos, host: &mut Host, counters: Counters) -> Done {
-        Done { activity: host.activity(at), spent: host.spent(), busy: host.busy().collect(), counters }
-    }
-
-    /// Since `earlier`.
-    fn since(&self, earlier: &Done) -> Done {
-        Done {
-            activity: self.activity.since(&earlier.activity),
-            spent: self.spent.since(&earlier.spent),
-            busy: self.busy.iter().zip(&earlier.busy).map(|(now, then)| now - then).collect(),
-            counters: self.counters.since(&earlier.counters),
-        }
-    }
-}
-
 /// State at the end of the measured time.
 struct Closed {
     end: Nanos,
@@ -143,9 +76,6 @@ struct Closed {
     counters: Counters,
     applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
-
-/// A scheduler with its controllers that replaces another during a run, with its CPU cost.
-pub type Replacement = (Stack, SchedulerCost);
 
 /// The components of a run.
 pub struct RunParts<'a> {
@@ -163,6 +93,8 @@ pub struct RunParts<'a> {
     pub host: Host,
     /// The recorder.
     pub recorder: Recorder,
+    /// Limits and reservations of tenants.
+    pub limits: Vec<(TenantId, TenantLimits)>,
     /// The load.
     pub threads: Vec<Thread>,
     /// Scheduled changes, sorted by time.
@@ -170,7 +102,7 @@ pub struct RunParts<'a> {
     /// The schedulers of the scenario's exchanges, in order, with their costs.
     pub schedulers: Vec<Replacement>,
     /// Limits of the run.
-    pub until: Until,
+    pub limit: RunLimit,
     /// Seed of what varies from run to run in the order of threads and the length of their loops.
     pub seed: u64,
     /// Progress and cancellation.
@@ -183,55 +115,29 @@ const CONTROL_POLL_INTERVAL: u32 = 8192;
 impl<'a> Run<'a> {
     /// Sets up a run at time 0.
     pub fn new(parts: RunParts<'a>) -> Run<'a> {
-        let turns = Turns::new(parts.host.completion(), parts.host.cpus());
-        let cpus = CpuQueues::new(parts.host.cpus(), parts.seed);
-        let mut run = Run {
-            layer: BlockLayer::new(parts.config, parts.stack, parts.tenants),
-            several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
-            stage: None,
-            live: parts.threads.len(),
-            issued_late: 0,
-            device: parts.device,
-            host: parts.host,
-            recorder: parts.recorder,
-            threads: parts.threads.into_iter().map(ThreadState::new).collect(),
-            events: Events::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            plug: Plug::default(),
-            sleeps: Vec::new(),
-            cpus,
-            turns,
-            warm: None,
-            now: Nanos::ZERO,
-            timer_at: Nanos::MAX,
-            sends: false,
-            until: parts.until,
-            submitted: 0,
-            open: true,
-            changes: parts.changes,
-            costs: parts.schedulers.iter().map(|(_, cost)| *cost).collect(),
-            schedulers: parts.schedulers.into_iter().map(|(scheduler, _)| Some(scheduler)).collect(),
-            next_cost: None,
-            switches: 0,
-            control: parts.control,
-            completions: Vec::new(),
-            finished: Vec::new(),
-            period: None,
-        };
+        let mut layer = BlockLayer::new(parts.config, parts.stack, parts.tenants);
         if let Some(oracle) = parts.oracle {
-            run.layer.attach_oracle(oracle);
+            layer.attach_oracle(oracle);
         }
-        run.device.set_class_weights(run.layer.scheduler().class_weights());
-        for state in &run.threads {
-            let thread = &state.running.thread;
-            set_deadline(&mut run.layer, Nanos::ZERO, thread.task, thread.deadline);
+        let mut run = Run {
+            now: Nanos::ZERO,
+            events: Events::default(),
+            threads: parts.threads.iter().map(ThreadState::new).collect(),
+            load: RunningLoad::new(parts.threads, parts.changes, parts.limit.ios),
+            sleeps: TaskSleeps::default(),
+            slots: Slots::default(),
+            cpus: Cpus::new(parts.host, parts.seed),
+            disk: Disk::new(layer, parts.device),
+            exchanges: Exchanges::new(parts.schedulers),
+            measured: Measurement { recorder: parts.recorder, limit: parts.limit, warm: None, period: None },
+            control: parts.control,
+        };
+        run.load.set_controllers(&mut run.disk.layer, &parts.limits);
+        for at in run.load.change_times() {
+            run.events.push(at, EventKind::Change);
         }
-        for (number, (at, _)) in run.changes.iter().enumerate() {
-            run.events.push(*at, EventKind::Change(number as u32));
-        }
-        run.start_sq_threads();
-        run.start_stage();
+        run.cpus.start_sq_threads(run.threads.iter().map(|state| state.cpu));
+        start_stage(&mut run);
         run
     }
 
@@ -244,46 +150,45 @@ impl<'a> Run<'a> {
         let mut end = None;
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
-            let idle = self.slots.len() == self.free.len();
             // Timers and device activity after the last I/O are not part of the run.
-            let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
-            if self.open && (at > self.until.time || over) {
-                end = Some(self.close(if over { self.now } else { self.until.time }));
+            let over = self.load.is_over();
+            if self.load.is_open() && (at > self.measured.limit.time || over) {
+                end = Some(self.close(if over { self.now } else { self.measured.limit.time }));
             }
-            if (!self.open && idle) || self.layer.fault().is_some() {
+            if (!self.load.is_open() && self.load.is_idle()) || self.disk.layer.fault().is_some() {
                 break;
             }
-            if self.warm.is_none() && at >= self.until.warmup {
-                let end = self.until.warmup.max(self.now);
-                self.warm = Some(Done::until(end, &mut self.host, self.device.counters()));
+            if self.measured.warm.is_none() && at >= self.measured.limit.warmup {
+                let end = self.measured.limit.warmup.max(self.now);
+                self.measured.warm = Some(Done::until(end, &mut self.cpus.host, self.disk.device.counters()));
             }
             self.step(at);
             events += 1;
             if events.is_multiple_of(CONTROL_POLL_INTERVAL) {
-                let done = self.recorder.finished();
+                let done = self.measured.recorder.finished();
                 self.control.finished.fetch_add(done - counted, Ordering::Relaxed);
                 counted = done;
-                let until = self.now.min(self.until.time);
+                let until = self.now.min(self.measured.limit.time);
                 self.control.elapsed_ns.fetch_add(until.since(reported).0, Ordering::Relaxed);
                 reported = until.max(reported);
-                if self.open && self.control.cancel.load(Ordering::Relaxed) {
+                if self.load.is_open() && self.control.cancel.load(Ordering::Relaxed) {
                     cancelled = true;
                     end = Some(self.close(self.now));
                 }
             }
         }
-        self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
+        self.control.finished.fetch_add(self.measured.recorder.finished() - counted, Ordering::Relaxed);
         let Closed { end, mut host, counters, applications } = end.unwrap_or_else(|| self.close(self.now));
         self.control.elapsed_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         let done = Done::until(end, &mut host, counters);
         RunOutput {
-            measured: self.warm.map_or_else(Done::default, |warm| done.since(&warm)),
-            recorder: self.recorder,
-            layer: self.layer,
+            measured: self.measured.warm.map_or_else(Done::default, |warm| done.since(&warm)),
+            recorder: self.measured.recorder,
+            layer: self.disk.layer,
             counters,
             host,
             end,
-            issued_late: self.issued_late,
+            issued_late: self.load.issued_late(),
             cancelled,
             applications,
         }
@@ -291,12 +196,12 @@ impl<'a> Run<'a> {
 
     /// Keeps what completes in each period from now on.
     pub(crate) fn watch(&mut self) {
-        self.period = Some(Box::default());
+        self.measured.period = Some(Box::default());
     }
 
     /// Begins a period.
     pub(crate) fn begin_period(&mut self) {
-        if let Some(period) = &mut self.period {
+        if let Some(period) = &mut self.measured.period {
             period.restart(self.now);
         }
     }
@@ -304,19 +209,19 @@ impl<'a> Run<'a> {
     /// Completions of the period.
     pub(crate) fn period(&self) -> &Period {
         static NOTHING: LazyLock<Period> = LazyLock::new(Period::default);
-        self.period.as_deref().unwrap_or(&NOTHING)
+        self.measured.period.as_deref().unwrap_or(&NOTHING)
     }
 
     /// Why the block layer sends nothing any more.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        self.layer.fault().copied()
+        self.disk.layer.fault().copied()
     }
 
     /// Exchanges the scheduler.
     pub(crate) fn replace(&mut self, stack: Stack, cost: SchedulerCost, how: Handover) {
-        self.next_cost = Some(cost);
-        self.layer.replace(self.now, stack, how);
-        self.serve();
+        self.exchanges.next_cost = Some(cost);
+        self.disk.layer.replace(self.now, stack, how);
+        serve(self);
     }
 
     /// Runs to the end of the period that began last, or until the control cancels; false where the whole run has ended.
@@ -332,9 +237,7 @@ impl<'a> Run<'a> {
             if events.is_multiple_of(CONTROL_POLL_INTERVAL) && self.control.cancelled() {
                 break true;
             }
-            let idle = self.slots.len() == self.free.len();
-            let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
-            if at > self.until.time || over || self.layer.fault().is_some() {
+            if at > self.measured.limit.time || self.load.is_over() || self.disk.layer.fault().is_some() {
                 break false;
             }
             if at > time {
@@ -347,37 +250,41 @@ impl<'a> Run<'a> {
             }
         };
         let now = self.now;
-        if let Some(period) = &mut self.period {
+        if let Some(period) = &mut self.measured.period {
             period.to = now;
         }
         goes_on
     }
 
-    /// Starts the polling kernel threads (SQPOLL), one per ring, on the SMT sibling of the ring's CPU.
-    fn start_sq_threads(&mut self) {
-        let cpus = self.host.cpus();
-        if self.host.completion() == Method::Sqpoll && cpus > 1 {
-            for state in &self.threads {
-                self.host.start_poll((usize::from(state.running.thread.cpu) + cpus / 2) % cpus, Nanos::ZERO);
-            }
-        }
-    }
-
+    /// Ends the measured time.
     fn close(&mut self, end: Nanos) -> Closed {
         self.record_unfinished(end);
-        self.open = false;
-        let outcome =
-            |t: &ThreadState| t.running.thread.workload.outcome(end).map(|outcome| (t.running.thread.task, outcome));
+        self.load.close();
         Closed {
             end,
-            host: self.host.clone(),
-            counters: self.device.counters(),
-            applications: self.threads.iter().filter_map(outcome).collect(),
+            host: self.cpus.host.clone(),
+            counters: self.disk.device.counters(),
+            applications: self.load.outcomes(end),
         }
     }
 
+    /// Records what is unfinished at the end.
+    fn record_unfinished(&mut self, end: Nanos) {
+        let closed = |slot: &u32| self.threads[self.slots[*slot].thread as usize].closed;
+        let prepared = self.threads.iter().flat_map(|state| &state.prepared);
+        // Their latency will count from when the call that submits them reaches them.
+        let later: BTreeSet<u32> =
+            prepared.chain(self.sleeps.all_behind()).filter(|slot| closed(slot)).copied().collect();
+        for (number, slot) in self.slots.used().filter(|(_, slot)| slot.posted == Nanos::ZERO) {
+            let (op, task, tenant) = (slot.io.op, slot.io.task, slot.io.tenant);
+            let submit = if later.contains(&number) { end } else { slot.submit };
+            self.measured.recorder.unfinished(Unfinished { op, task, tenant, submit, end });
+        }
+    }
+
+    /// When something happens next.
     fn next_at(&self) -> Option<Nanos> {
-        match (self.events.next_at(), self.device.next_event()) {
+        match (self.events.next_at(), self.disk.device.next_event()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -386,53 +293,55 @@ impl<'a> Run<'a> {
     /// Processes the events of one source at time `at`.
     fn step(&mut self, at: Nanos) {
         self.now = at;
-        if self.device.next_event().is_some_and(|t| t <= at) {
-            self.device_done(at);
+        if self.disk.device.next_event().is_some_and(|t| t <= at) {
+            device_done(self, at);
         } else if let Some((_, what)) = self.events.pop() {
-            if let Some(thread) = self.thread_that_runs(what)
-                && !self.has_cpu(thread, what)
+            if let Some(thread) = thread_that_runs(self, what)
+                && !has_cpu(self, thread, what)
             {
                 return;
             }
-            self.happens(what);
+            self.handle(what);
         }
     }
 
-    fn happens(&mut self, what: EventKind) {
+    fn handle(&mut self, what: EventKind) {
         let at = self.now;
         match what {
             EventKind::Wake(thread) => {
-                let state = &mut self.threads[thread as usize];
-                if state.wake_at <= at {
-                    state.wake_at = Nanos::MAX;
-                    self.pump(thread);
+                if self.load.wakes(thread, at) {
+                    pump(self, thread);
                 }
             }
-            EventKind::Issue(slot) => self.issue(slot),
-            EventKind::IssueBatch(thread) => self.issue_batch(thread),
-            EventKind::Retry(slot) => self.retry(slot),
-            EventKind::Entered(slot) => self.entered(slot),
-            EventKind::Work(slot) => self.work(slot),
-            EventKind::Reply(slot) => self.replied(slot),
-            EventKind::Slept(slot) => self.slept(slot),
-            EventKind::Rested(thread) => self.rested(thread),
-            EventKind::Reap(thread) => self.reap(thread),
-            EventKind::Change(number) => self.change(number),
-            EventKind::Dispatch(cpu) => self.dispatch(cpu),
+            EventKind::Issue(slot) => issue(self, slot),
+            EventKind::IssueBatch(thread) => issue_batch(self, thread),
+            EventKind::Retry(slot) => retry(self, slot),
+            EventKind::Entered(slot) => entered(self, slot),
+            EventKind::Work(slot) => work(self, slot),
+            EventKind::Reply(slot) => replied(self, slot),
+            EventKind::Slept(slot) => slept(self, slot),
+            EventKind::Rested(thread) => rested(self, thread),
+            EventKind::Reap(thread) => reap(self, thread),
+            EventKind::Change => change(self),
+            EventKind::Dispatch(cpu) => {
+                if let Some(event) = next_to_run(self, cpu) {
+                    self.handle(event);
+                }
+            }
             EventKind::Send => {
-                self.sends = false;
-                self.serve();
+                self.disk.sends = false;
+                serve(self);
             }
             EventKind::Timer => {
-                if self.timer_at <= at {
-                    self.timer_at = Nanos::MAX;
-                    self.layer.timer(at);
-                    self.serve();
+                if self.disk.timer_at <= at {
+                    self.disk.timer_at = Nanos::MAX;
+                    self.disk.layer.timer(at);
+                    serve(self);
                 }
             }
         }
-        if let Some(thread) = self.thread_that_runs(what) {
-            self.leave_cpu(thread);
+        if let Some(thread) = thread_that_runs(self, what) {
+            leave_cpu(self, thread);
         }
     }
 }

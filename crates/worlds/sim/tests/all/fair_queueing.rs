@@ -8,13 +8,18 @@ use dumbwaiter_sim::Prepared;
 
 /// Random reads at depth 32, each tenant with its own size.
 fn run(device: &str, scheduler: &str, sizes: [&str; 4]) -> RunResult {
+    run_with(device, scheduler, sizes, "")
+}
+
+/// As [`run`], with more in the scenario.
+fn run_with(device: &str, scheduler: &str, sizes: [&str; 4], more: &str) -> RunResult {
     let mut text = "duration = \"300ms\"\nwarmup = \"50ms\"\nnr_requests = 256\n".to_owned();
     for (weight, size) in [1, 2, 4, 5].into_iter().zip(sizes) {
         text += &format!(
             "[[tenant]]\nname = \"weight-{weight}\"\nweight = {weight}00\n[[tenant.task]]\nname = \"load\"\nrw = \"randread\"\nbs = \"{size}\"\niodepth = 32\n"
         );
     }
-    let scenario = Scenario::from_toml(&text, "test").unwrap();
+    let scenario = Scenario::from_toml(&(text + more), "test").unwrap();
     let model = dumbwaiter_devices::load(device).unwrap();
     let choice = Choice::parse(scheduler).unwrap();
     Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run
@@ -60,6 +65,23 @@ fn the_drives_classes_share_by_weight() {
         assert!(pv < 0.2 && pv < plain.fairness.pv / 3.0, "{scheduler}: PV {pv}, none {}", plain.fairness.pv);
         assert!(rate > 0.8 * plain.mb_per_s, "{scheduler}: {rate} MB/s");
     }
+}
+
+#[test]
+fn the_drives_classes_follow_the_scheduler_in_force() {
+    let device = "ull:optane-900p";
+    let from_start = run(device, "d2fq", SAME);
+    let adaptive = run(device, "adaptive:candidates=d2fq", SAME);
+    let ratio = adaptive.completed as f64 / from_start.completed as f64;
+    assert!((ratio - 1.0).abs() < 0.01, "{} and {}", adaptive.completed, from_start.completed);
+
+    let to = |scheduler| format!("[[change]]\nat = \"10ms\"\nscheduler = \"{scheduler}\"\nhow = \"live\"\n");
+    let plain = run(device, "none", SAME);
+    let came = run_with(device, "none", SAME, &to("d2fq"));
+    let went = run_with(device, "d2fq", SAME, &to("none"));
+    let pvs = [&from_start, &came, &plain, &went].map(|result| result.fairness.pv);
+    println!("{pvs:?}");
+    assert!(pvs[1] < 0.2 && pvs[3] > pvs[2] * 0.9, "{pvs:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod population;
 mod replace;
 
 use super::*;
+use crate::{Errno, Finished, Io};
 use crate::{Flags, Next, Op, Place, Plug, RequestId};
 
 /// First in, first out, straight to the device if `direct`.

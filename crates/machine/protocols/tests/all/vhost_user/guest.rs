@@ -1,6 +1,6 @@
 //! A guest's memory for tests.
 
-use dumbwaiter_protocols::vhost_user::{Memory, Place, Region};
+use dumbwaiter_protocols::vhost_user::{GuestPlace, Memory, Region};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 /// First guest address; two regions of this size adjoin, a third lies apart.
@@ -24,7 +24,7 @@ impl Guest {
         Guest { memory }
     }
 
-    pub(crate) fn table(&self) -> Place {
+    pub(crate) fn table(&self) -> GuestPlace {
         self.memory.locate(BASE, 1).unwrap().0
     }
 

@@ -290,7 +290,8 @@ fn what_was_learned_outlives_the_policy_as_far_as_its_candidates_are_there() {
     assert!(without.scores().len() < memory.workloads.len(), "the best candidate for streams is gone");
     let more = remembering(&[&names[..], &["e".to_owned()]].concat());
     assert!(more.scores().iter().all(|scores| scores.winner().is_none()), "a new candidate is tried");
-    let broken = Memory { schema: 2, ..memory.clone() };
+    let mut broken = memory.clone();
+    broken.workloads[0].weight = 0.0;
     let mut policy = Policy::new(4, 0, by_trial(), Prior::default());
     policy.remember(&broken, &names);
     assert!(policy.scores().is_empty());

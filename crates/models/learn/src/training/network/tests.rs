@@ -99,15 +99,3 @@ fn shuffled_labels_teach_nothing() {
     let best = trained.losses.iter().fold(f64::MAX, |a, &b| a.min(b));
     assert!(best > 0.9, "{best}");
 }
-
-#[test]
-fn fine_tuning_starts_from_the_given_weights() {
-    let start = trained(0);
-    let ((rows, targets), (other, other_targets)) = (separable(3, 300), separable(4, 300));
-    let plan = Plan { epochs: 1, rate: 1e-4, ..plan(1) };
-    let (training, validation) =
-        (Examples { rows: &rows, targets: &targets }, Examples { rows: &other, targets: &other_targets });
-    let tuned = fine_tune(&plan, &start.layers, &start.scaling, training, validation);
-    assert_eq!(tuned.scaling, start.scaling);
-    assert!(tuned.losses[0] < 0.1, "{:?}", tuned.losses);
-}

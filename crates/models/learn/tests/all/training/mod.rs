@@ -1,7 +1,6 @@
 //! Tests of reading data, rows of inputs, training, and the shipped models.
 
 mod data;
-mod drift;
 mod samples;
 mod shipped;
 mod train;

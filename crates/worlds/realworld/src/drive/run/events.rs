@@ -13,7 +13,7 @@ impl Run<'_> {
         let sent = self.disk.send(&mut self.events);
         sent.map_err(|error| self.broken(error))?;
         self.take_events();
-        if self.open {
+        if self.load.is_open() {
             let layer = self.disk.layer();
             self.recorder.depth(self.now, layer.queued(), layer.in_device());
         }
@@ -32,14 +32,15 @@ impl Run<'_> {
 
     /// When something happens that the disk does not know of; `now` if at once.
     fn deadline(&mut self) -> Option<Nanos> {
-        if !self.ready.is_empty() {
+        if self.wakes.has_ready() {
             return Some(self.now);
         }
         let idle = self.disk.layer().in_device() == 0;
-        let near = self.open && (idle || self.limit.time.since(self.now) < END_NEAR);
+        let open = self.load.is_open();
+        let near = open && (idle || self.limit.time.since(self.now) < END_NEAR);
         let end = (near && self.limit.time < Nanos::MAX).then_some(self.limit.time);
-        let wake = if self.open { self.next_wake() } else { None };
-        let due = [wake, self.next_change(), end].into_iter().flatten().min();
+        let wake = if open { self.wakes.next_wake(&self.load) } else { None };
+        let due = [wake, self.load.next_change(), end].into_iter().flatten().min();
         if idle && (due.is_some() || self.disk.layer().next_timer().is_some()) {
             // Completions do not remind the loop to look whether it was cancelled.
             let look = self.now + CONTROL_POLL_INTERVAL;
@@ -68,9 +69,9 @@ impl Run<'_> {
     fn deliver(&mut self, finished: &dumbwaiter_block::Finished) {
         let (now, io) = (self.now, &finished.io);
         let number = io.token as u32;
-        let slot = self.slots[number as usize];
-        self.free.push(number);
-        if self.open && finished.result.is_ok() {
+        let slot = self.slots[number];
+        self.slots.remove(number);
+        if self.load.is_open() && finished.result.is_ok() {
             let done = Completed {
                 op: io.op,
                 task: io.task,
@@ -85,13 +86,11 @@ impl Run<'_> {
             };
             self.unmeasured.push((done, slot.number));
         }
-        let state = &mut self.threads[slot.thread as usize];
-        state.running.outstanding -= 1;
         if finished.result == Err(Errno::EBUSY) {
-            state.running.refused(now);
+            self.load.refused(slot.thread, now);
         }
-        state.running.thread.workload.completed(now, slot.number, now.since(slot.submit));
-        self.make_ready(slot.thread);
+        self.load.completed(slot.thread, now, slot.number, now.since(slot.submit));
+        self.wakes.make_ready(slot.thread);
     }
 
     #[cold]

@@ -5,25 +5,22 @@
 
 mod events;
 pub(crate) mod group;
-mod life;
 mod ring_group;
 mod slot;
-mod thread_state;
 mod threads;
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, Tenants};
-use dumbwaiter_controllers::set_deadline;
+use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, TenantId, Tenants};
+use dumbwaiter_controllers::TenantLimits;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
-use dumbwaiter_scenario::load::{Change, Thread};
+use dumbwaiter_scenario::load::{Change, RunLimit, RunningLoad, Slots, Thread, WakeQueue};
 
 use crate::drive::usage::Usage;
 use crate::drive::verify::{Verifier, Watch};
@@ -31,15 +28,6 @@ use crate::drive::{Error, Target};
 
 pub(crate) use self::ring_group::RingGroup;
 use self::slot::Slot;
-use self::thread_state::ThreadState;
-
-/// When the measured time begins, and when it ends: at this time or after this many I/Os.
-#[derive(Clone, Copy)]
-pub(crate) struct RunLimit {
-    pub(crate) warmup: Nanos,
-    pub(crate) time: Nanos,
-    pub(crate) ios: u64,
-}
 
 /// Parts of a run.
 pub(crate) struct Parts<'a> {
@@ -51,6 +39,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) stack: Stack,
     pub(crate) tenants: Tenants,
     pub(crate) task_specs: Vec<TaskSpec>,
+    pub(crate) limits: Vec<(TenantId, TenantLimits)>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's changes, in order.
@@ -102,30 +91,18 @@ pub(crate) struct Run<'a> {
     target: &'a Target,
     disk: Disk,
     recorder: Recorder,
-    threads: Vec<ThreadState>,
+    load: RunningLoad,
+    wakes: WakeQueue,
     task_specs: Vec<TaskSpec>,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    slots: Slots<Slot>,
     now: Nanos,
-    wakes: BinaryHeap<Reverse<(Nanos, u32)>>,
-    /// Threads that may submit more.
-    ready: Vec<u32>,
     events: Vec<Event>,
     /// Completed in this turn and to be measured, with the task's number in its thread.
     unmeasured: Vec<(Completed, u16)>,
     limit: RunLimit,
-    submitted: u64,
-    /// The measured part goes on.
-    open: bool,
     /// A failure ends the run.
     stopping: bool,
-    stage: Option<u32>,
-    several_stages: bool,
-    /// Threads that have not ended.
-    live: usize,
-    changes: VecDeque<(Nanos, Change)>,
     schedulers: Vec<Option<Stack>>,
-    issued_late: u64,
     rounded: u64,
     failure: Option<String>,
     failures: BTreeMap<String, u64>,
@@ -164,34 +141,24 @@ impl<'a> Run<'a> {
         };
         let mut disk =
             Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.stack, parts.tenants, disk_options)?;
-        for thread in &parts.threads {
-            set_deadline(disk.layer_mut(), Nanos::ZERO, thread.task, thread.deadline);
-        }
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
+        let load = RunningLoad::new(parts.threads, parts.changes, parts.limit.ios);
+        load.set_controllers(disk.layer_mut(), &parts.limits);
         Ok(Run {
             notes: disk.notes().to_vec(),
             disk,
             target: parts.target,
             recorder: parts.recorder,
-            several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
-            live: parts.threads.len(),
-            threads: parts.threads.into_iter().map(ThreadState::new).collect(),
+            load,
+            wakes: WakeQueue::default(),
             task_specs: parts.task_specs,
-            slots: Vec::with_capacity(outstanding),
-            free: Vec::with_capacity(outstanding),
+            slots: Slots::with_capacity(outstanding),
             now: Nanos::ZERO,
-            wakes: BinaryHeap::new(),
-            ready: Vec::new(),
             events: Vec::with_capacity(2 * depth),
             unmeasured: Vec::with_capacity(2 * depth),
             limit: parts.limit,
-            submitted: 0,
-            open: true,
             stopping: false,
-            stage: None,
-            changes: parts.changes.into(),
             schedulers: parts.schedulers,
-            issued_late: 0,
             rounded: 0,
             failure: None,
             failures: BTreeMap::new(),
@@ -222,8 +189,7 @@ impl<'a> Run<'a> {
             self.group.stop();
         }
         let (closed, cancelled) = result?;
-        let outcome = |t: &ThreadState| Some((t.running.thread.task, t.running.thread.workload.outcome(closed.end)?));
-        let applications = self.threads.iter().filter_map(outcome).collect();
+        let applications = self.load.outcomes(closed.end);
         if let Some(records) = &mut self.records {
             records.flush().map_err(Error::Log)?;
         }
@@ -241,7 +207,7 @@ impl<'a> Run<'a> {
             switches,
             counters,
             closed,
-            issued_late: self.issued_late,
+            issued_late: self.load.issued_late(),
             rounded: self.rounded,
             cancelled,
             failure: self.failure,
@@ -262,31 +228,28 @@ impl<'a> Run<'a> {
         let mut cancelled = false;
         let mut looked = Nanos::ZERO;
         let mut counted = 0;
-        self.start_stage();
+        self.wakes.start_stage(&mut self.load, self.now);
         loop {
             if !warm && self.now >= self.limit.warmup {
                 warm = true;
                 before = Usage::now();
             }
             self.change_due();
-            self.wake_due();
+            self.wakes.make_due_ready(&mut self.load, self.now);
             self.pump_ready()?;
             self.send()?;
-            let idle = self.slots.len() == self.free.len();
             if self.now.since(looked) >= CONTROL_POLL_INTERVAL {
                 self.report_progress(&mut counted);
                 looked = self.now;
-                cancelled |= self.open && self.control.cancel.load(Ordering::Relaxed);
+                cancelled |= self.load.is_open() && self.control.cancel.load(Ordering::Relaxed);
             }
-            if self.open {
-                let over = idle && (self.live == 0 || self.submitted >= self.limit.ios);
-                if over || self.now >= self.limit.time || self.stopping || self.group.stopped() || cancelled {
-                    closed = Some(self.close(&before));
-                }
+            let ends = self.load.is_over() || self.now >= self.limit.time || self.stopping || self.group.stopped();
+            if self.load.is_open() && (ends || cancelled) {
+                closed = Some(self.close(&before));
             }
             // The device works meanwhile.
             self.measure();
-            if !self.open && idle {
+            if !self.load.is_open() && self.load.is_idle() {
                 break;
             }
             self.wait()?;
@@ -309,7 +272,7 @@ impl<'a> Run<'a> {
 
     /// Ends the measured part.
     fn close(&mut self, before: &Usage) -> Closed {
-        self.open = false;
+        self.load.close();
         if self.stopping {
             self.group.stop();
         }

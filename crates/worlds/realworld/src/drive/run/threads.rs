@@ -1,12 +1,10 @@
 //! The threads of a run: what they submit and when, and how their completions are measured.
 
-use std::cmp::Reverse;
-
-use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
+use dumbwaiter_block::{Event, Io, Nanos, Op, SECTOR_BYTES};
 use dumbwaiter_measure::{Completed, Unfinished};
 use dumbwaiter_path::Data;
-use dumbwaiter_scenario::load::lowest_stage;
-use dumbwaiter_workloads::{Next, Want};
+use dumbwaiter_scenario::load::{Step, Thread};
+use dumbwaiter_workloads::Want;
 
 use super::Run;
 use super::slot::Slot;
@@ -17,125 +15,27 @@ use crate::drive::record::Record;
 const PLUG_OVER: u32 = 2;
 
 impl Run<'_> {
-    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
-    pub(super) fn start_stage(&mut self) {
-        let Some(stage) = lowest_stage(self.threads.iter().map(|t| &t.running)) else { return };
-        if self.stage == Some(stage) {
-            return;
-        }
-        self.stage = Some(stage);
-        for thread in 0..self.threads.len() as u32 {
-            if self.threads[thread as usize].running.thread.stage == stage {
-                let state = &mut self.threads[thread as usize];
-                let start = state.running.thread.start;
-                state.polled = self.now.max(start);
-                if start <= self.now {
-                    self.make_ready(thread);
-                } else {
-                    state.wake_at = start;
-                    self.wakes.push(Reverse((start, thread)));
-                }
-            }
-        }
-    }
-
-    pub(super) fn make_ready(&mut self, thread: u32) {
-        let state = &mut self.threads[thread as usize];
-        if !std::mem::replace(&mut state.ready, true) {
-            self.ready.push(thread);
-        }
-    }
-
-    /// Threads whose time has come may submit.
-    pub(super) fn wake_due(&mut self) {
-        while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
-            if at > self.now {
-                return;
-            }
-            self.wakes.pop();
-            let state = &mut self.threads[thread as usize];
-            if state.wake_at == at {
-                state.wake_at = Nanos::MAX;
-                self.make_ready(thread);
-            }
-        }
-    }
-
-    /// When the next thread wakes up by itself.
-    pub(super) fn next_wake(&mut self) -> Option<Nanos> {
-        while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
-            if self.threads[thread as usize].wake_at == at {
-                return Some(at);
-            }
-            self.wakes.pop();
-        }
-        None
-    }
-
     /// Lets every ready thread submit.
     pub(super) fn pump_ready(&mut self) -> Result<(), Error> {
         // Threads that become ready meanwhile (a stage that starts) come too.
-        let mut i = 0;
-        while i < self.ready.len() {
-            let thread = self.ready[i];
-            self.threads[thread as usize].ready = false;
+        while let Some(thread) = self.wakes.next_ready() {
             self.pump(thread)?;
-            i += 1;
         }
-        self.ready.clear();
         Ok(())
     }
 
     /// Submits what a thread wants, up to its depth.
     fn pump(&mut self, thread: u32) -> Result<(), Error> {
-        let now = self.now;
-        let state = &self.threads[thread as usize];
-        let plugged =
-            state.running.thread.mode.queues() && state.running.thread.depth - state.running.outstanding > PLUG_OVER;
+        let Thread { mode, depth, .. } = *self.load.thread(thread);
+        let plugged = mode.queues() && depth - self.load.outstanding(thread) > PLUG_OVER;
         loop {
-            let state = &mut self.threads[thread as usize];
-            if !self.open || state.running.done || self.submitted >= self.limit.ios {
-                break;
-            }
-            if state.running.outstanding >= state.running.thread.depth {
-                state.running.late = !state.running.thread.closed;
-                break;
-            }
-            let elsewhere_until = state.running.elsewhere_until;
-            if now < elsewhere_until {
-                if elsewhere_until < state.wake_at {
-                    state.wake_at = elsewhere_until;
-                    self.wakes.push(Reverse((elsewhere_until, thread)));
-                }
-                break;
-            }
-            // An open loop is polled as of the time that it named: its I/O was due then, and the latency counts from
-            // there, however late the poll is.
-            let at = if state.running.thread.closed || state.running.late { now } else { state.polled.min(now) };
-            match state.running.thread.workload.next(at) {
-                Next::Issue(want) => {
-                    self.issued_late += u64::from(state.running.late);
-                    self.submit(thread, want, at, plugged)?;
-                }
-                Next::Wait(due) if due < Nanos::MAX => {
-                    let due = due.max(at + Nanos(1));
-                    state.running.late = false;
-                    state.polled = due;
-                    if due <= now {
-                        continue;
-                    }
-                    if due < state.wake_at {
-                        state.wake_at = due;
-                        self.wakes.push(Reverse((due, thread)));
-                    }
+            match self.load.next(thread, self.now) {
+                Step::Submit { want, due } => self.submit(thread, want, due, plugged)?,
+                Step::Wake(at) => {
+                    self.wakes.wake(thread, at);
                     break;
                 }
-                Next::Wait(_) | Next::Done => {
-                    state.running.done = true;
-                    self.live -= 1;
-                    break;
-                }
-                Next::Blocked => break,
+                Step::Wait => break,
             }
         }
         self.disk.unplug();
@@ -145,19 +45,35 @@ impl Run<'_> {
 
     fn submit(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
         let want = self.permitted(thread, want)?;
-        let token = self.free.pop().unwrap_or(self.slots.len() as u32);
-        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(token), self.disk.layer_mut());
-        let slot = Slot { submit, thread, number: want.task, op: io.op, task: io.task, tenant: io.tenant };
-        match self.slots.get_mut(token as usize) {
-            Some(free) => *free = slot,
-            None => self.slots.push(slot),
-        }
-        self.submitted += 1;
+        let (mut io, layer) = (Io::default(), self.disk.layer_mut());
+        self.slots.insert_with(|token| {
+            io = self.load.io(thread, self.now, &want, u64::from(token), layer);
+            Slot { submit, thread, number: want.task, op: io.op, task: io.task, tenant: io.tenant }
+        });
         match plugged {
             true => self.disk.submit_plugged(io, Data::Scratch)?,
             false => self.disk.submit(io, Data::Scratch)?,
         }
         Ok(())
+    }
+
+    /// Makes the changes that are due.
+    pub(super) fn change_due(&mut self) {
+        while let Some(change) = self.load.due_change(self.now) {
+            let layer = self.disk.layer_mut();
+            if let Some(thread) = self.load.change(self.now, change, layer, &mut self.recorder, &mut self.schedulers) {
+                self.may_exit(thread);
+            }
+        }
+    }
+
+    /// Tasks of a thread that will submit nothing more exit when all their I/O is done; then the next stage may start.
+    fn may_exit(&mut self, thread: u32) {
+        let Some(tasks) = self.load.exits(thread) else { return };
+        for task in tasks {
+            self.disk.layer_mut().event(self.now, Event::TaskExited(*task));
+        }
+        self.wakes.start_stage(&mut self.load, self.now);
     }
 
     /// The thread's next I/O in whole blocks, if the target allows it.
@@ -192,7 +108,7 @@ impl Run<'_> {
     }
 
     fn task_name(&self, thread: u32) -> String {
-        let task = self.threads[thread as usize].running.thread.task.0 as usize;
+        let task = self.load.thread(thread).task.0 as usize;
         self.task_specs.get(task).map_or_else(String::new, |spec| spec.name.clone())
     }
 
@@ -213,12 +129,8 @@ impl Run<'_> {
 
     /// Counts and logs what is unfinished when the run ends.
     pub(super) fn measure_unfinished(&mut self) {
-        let mut waits = vec![true; self.slots.len()];
-        for token in &self.free {
-            waits[*token as usize] = false;
-        }
-        for token in (0..waits.len()).filter(|token| waits[*token]) {
-            let Slot { submit, number, op, task, tenant, .. } = self.slots[token];
+        let unfinished: Vec<Slot> = self.slots.used().map(|(_, slot)| *slot).collect();
+        for Slot { submit, number, op, task, tenant, .. } in unfinished {
             self.recorder.unfinished(Unfinished { op, task, tenant, submit, end: self.now });
             self.write_record(&Record::unfinished(op, number, submit));
         }

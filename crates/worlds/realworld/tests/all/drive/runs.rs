@@ -124,7 +124,7 @@ fn nothing_is_written_unless_allowed() {
     let target = open(&path, &Options::default());
     let error = run_on(&target, MIXED, "none", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(&error, Error::WritesNotAllowed { task, .. } if task == "sync"), "{error}");
-    assert!(error.to_string().contains("--allow-writes"));
+    assert!(error.to_string().contains("--destroy"));
     // A trace shows only in the run that it writes.
     let trace = dir.path().join("trace.iolog");
     let file = "fio version 2 iolog\nf add\nf open\nf read 0 4096\nf write 8192 4096\nf close\n";

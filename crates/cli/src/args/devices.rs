@@ -1,0 +1,98 @@
+//! Arguments of `devices`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::Destroy;
+
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  dumbwaiter devices
+  dumbwaiter devices show hdd:st1000dm003 > my-drive.toml
+  dumbwaiter devices validate ssd:850pro-256
+  sudo dumbwaiter devices fit /dev/nvme0n1 > my-drive.toml       a survey that only reads, up to 2 minutes
+  dumbwaiter compare -d my-drive.toml"
+)]
+pub(crate) struct Devices {
+    #[command(subcommand)]
+    pub(crate) what: Option<DevicesCommand>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) older: OlderDevices,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum DevicesCommand {
+    /// Print a model's parameter file, to copy and change
+    Show {
+        /// The model
+        name: String,
+    },
+    /// Measure a model and check it against its targets
+    Validate {
+        /// The model; `all` for every model
+        #[arg(value_name = "NAME|FILE|all")]
+        name: String,
+        /// Write as JSON; `-` is stdout
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Survey a block device or file, fit a model of its kind to it, and print that as a parameter file
+    Fit(DevicesFit),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DevicesFit {
+    /// The device or file; only reads unless --destroy is given. The name of a model surveys that model, in virtual time
+    #[arg(value_name = "PATH|NAME")]
+    pub(crate) subject: PathBuf,
+    /// Time of the survey at most
+    #[arg(long = "for", value_name = "TIME", default_value = "2m")]
+    pub(crate) length: String,
+    #[command(flatten)]
+    pub(crate) destroy: Destroy,
+    /// Write the fit as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// The spellings before there were subcommands.
+#[derive(clap::Args)]
+pub(crate) struct OlderDevices {
+    #[arg(long, hide = true, value_name = "NAME")]
+    show: Option<String>,
+    #[arg(long, hide = true, value_name = "NAME|FILE")]
+    validate: Option<String>,
+    #[arg(long, hide = true, value_name = "PATH|NAME", conflicts_with_all = ["show", "validate"])]
+    fit: Option<PathBuf>,
+    #[arg(long = "for", hide = true, value_name = "TIME", default_value = "2m", requires = "fit")]
+    length: String,
+    #[command(flatten)]
+    destroy: Destroy,
+}
+
+impl Devices {
+    /// What to do; `None` to list the models.
+    pub(crate) fn command(self) -> (Option<DevicesCommand>, Option<PathBuf>) {
+        let OlderDevices { show, validate, fit, length, destroy } = self.older;
+        let older = if let Some(name) = show {
+            super::renamed("devices --show", "devices show");
+            DevicesCommand::Show { name }
+        } else if let Some(name) = validate {
+            super::renamed("devices --validate", "devices validate");
+            DevicesCommand::Validate { name, json: self.json }
+        } else if let Some(subject) = fit {
+            super::renamed("devices --fit", "devices fit");
+            DevicesCommand::Fit(DevicesFit { subject, length, destroy, json: self.json })
+        } else {
+            return (self.what, self.json);
+        };
+        (Some(older), None)
+    }
+}

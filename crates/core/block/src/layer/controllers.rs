@@ -1,0 +1,113 @@
+//! Controllers come, are set and go.
+
+use crate::controller::{Controller, Scope, device_settings, has_setting, set_control};
+use crate::layer::BlockLayer;
+use crate::layer::corridor::Link;
+use crate::scheduler::{Tunable, TunableError, set_tunable};
+use crate::{Context, Nanos, RequestId};
+
+impl BlockLayer {
+    /// Appends a controller to the chain, which I/Os meet last at submission and first when they ask for a request. Of the I/Os
+    /// under way it hears only the ends.
+    pub fn add_controller(&mut self, now: Nanos, controller: Box<dyn Controller>) {
+        self.append(now, controller, false);
+    }
+
+    pub(super) fn append(&mut self, now: Nanos, mut controller: Box<dyn Controller>, of_stack: bool) {
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        let mut under_way = self.population.tenants.iter().map(|tenant| tenant.ios);
+        controller.attached(&self.config.setup, &mut under_way, &ctx);
+        self.corridor.last_key += 1;
+        self.corridor.links.push(Link { key: self.corridor.last_key, of_stack, controller });
+    }
+
+    /// Removes the controller of this name, if there is one; everything that it keeps goes on.
+    pub fn remove_controller(&mut self, now: Nanos, name: &str) {
+        if let Some(at) = self.corridor.links.iter().position(|link| link.controller.name() == name) {
+            self.remove_link(now, at);
+            self.settle(now);
+        }
+    }
+
+    /// The controllers of a stack go with it.
+    pub(super) fn remove_stack_controllers(&mut self, now: Nanos) {
+        self.corridor.next_scheduler = None;
+        while let Some(at) = self.corridor.links.iter().rposition(|link| link.of_stack) {
+            self.remove_link(now, at);
+        }
+    }
+
+    fn remove_link(&mut self, now: Nanos, at: usize) {
+        let key = self.corridor.links.remove(at).key;
+        let kept = self.requests.iter().map(|(id, _)| id).filter(|id| self.held[id.index()].gate == key);
+        let mut kept: Vec<RequestId> = kept.collect();
+        kept.sort_by_key(|id| self.requests[*id].submit);
+        for id in kept {
+            self.held[id.index()].gate = 0;
+            self.go_on(now, id, at, at);
+        }
+    }
+
+    /// The controller of this name.
+    pub fn controller(&self, name: &str) -> Option<&dyn Controller> {
+        self.controllers().find(|controller| controller.name() == name)
+    }
+
+    /// The chain, in the order in which I/Os meet it at submission.
+    pub fn controllers(&self) -> impl Iterator<Item = &dyn Controller> {
+        self.corridor.links.iter().map(|link| &*link.controller)
+    }
+
+    /// Changes a setting of a controller.
+    ///
+    /// # Errors
+    ///
+    /// No controller has such a setting, or the value is out of range.
+    pub fn set_control(&mut self, now: Nanos, scope: Scope, name: &str, value: i128) -> Result<(), TunableError> {
+        let link = self.corridor.links.iter_mut().find(|link| has_setting(&*link.controller, scope, name));
+        let Some(link) = link else {
+            let known = self.controllers().flat_map(|c| c.settings()).map(|setting| setting.tunable.name).collect();
+            return Err(TunableError::Unknown { name: name.into(), known });
+        };
+        set_control(&mut *link.controller, scope, name, value, now)?;
+        self.tick_controllers(now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Settings of the device that can be changed while it runs: those of controllers, and the scheduler's unless a controller
+    /// chooses that.
+    pub fn tunables(&self) -> Vec<Tunable> {
+        let mut found: Vec<Tunable> = device_settings(self.controllers()).collect();
+        if !self.controllers().any(|c| c.chooses_scheduler()) {
+            found.extend_from_slice(self.scheduler.tunables());
+        }
+        found
+    }
+
+    /// The value of one of [`BlockLayer::tunables`].
+    pub fn tunable(&self, name: &str) -> Option<i128> {
+        let of_controller = self.controllers().find_map(|c| c.get(Scope::Device, name));
+        of_controller.or_else(|| self.scheduler.get(name))
+    }
+
+    /// Changes one of [`BlockLayer::tunables`].
+    ///
+    /// # Errors
+    ///
+    /// An unknown name, or a value out of range.
+    pub fn set_tunable(&mut self, now: Nanos, name: &str, value: i128) -> Result<(), TunableError> {
+        if self.controllers().any(|c| has_setting(c, Scope::Device, name)) {
+            return self.set_control(now, Scope::Device, name, value);
+        }
+        set_tunable(&mut *self.scheduler, name, value)
+    }
+
+    /// Reports the counters of the scheduler and of controllers by name, for results.
+    pub fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        self.scheduler.counters(count);
+        for controller in self.controllers() {
+            controller.counters(Scope::Device, count);
+        }
+    }
+}

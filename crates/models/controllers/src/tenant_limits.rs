@@ -1,0 +1,39 @@
+//! What a tenant may have, as scenarios and servers state it.
+
+use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
+
+use crate::{Limits, Reservations, limits, reservations};
+
+/// Limits and reservation of a tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// The most I/Os in a second.
+    pub limit_iops: Option<u64>,
+    /// The most bytes read and written in a second.
+    pub limit_bytes: Option<u64>,
+    /// Reads and writes in a second that it gets whatever others do.
+    pub reservation_iops: Option<u64>,
+}
+
+/// Sets limits and reservation of a tenant. A controller joins the chain with the first value that it is needed for.
+pub fn set_tenant_limits(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantLimits) {
+    let settings = [
+        (limits::NAME, "limit_iops", to.limit_iops),
+        (limits::NAME, "limit_bytes", to.limit_bytes),
+        (reservations::NAME, "reservation_iops", to.reservation_iops),
+    ];
+    for (controller, name, value) in settings {
+        if layer.controller(controller).is_none() {
+            if value.is_none() {
+                continue;
+            }
+            let new: Box<dyn Controller> = match controller {
+                limits::NAME => Box::new(Limits::default()),
+                _ => Box::new(Reservations::default()),
+            };
+            layer.add_controller(now, new);
+        }
+        // The controller is there and takes any number.
+        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(0).into());
+    }
+}

@@ -1,0 +1,143 @@
+//! The options of a section and of [global] before it, and the setters of those that concern the job file.
+
+use crate::generate::JobSpec;
+use crate::options::Form;
+use dumbwaiter_text::units::{self, Prefixes};
+
+/// What a section sets.
+#[derive(Clone, Debug)]
+pub(crate) struct JobState {
+    pub(crate) spec: JobSpec,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) name: Option<String>,
+    pub(crate) numjobs: u32,
+    pub(crate) stonewall: bool,
+    pub(crate) cpus: Vec<u16>,
+    pub(crate) filename: Option<String>,
+    pub(crate) filesize: Option<u64>,
+    pub(crate) placed: bool,
+    pub(crate) cgroup: Option<String>,
+    pub(crate) cgroup_weight: Option<u32>,
+    pub(crate) traces: Vec<String>,
+    pub(crate) no_stall: bool,
+    pub(crate) time_scale: u32,
+    /// Warning about the option that was set last.
+    pub(crate) warning: Option<&'static str>,
+}
+
+impl Default for JobState {
+    fn default() -> Self {
+        JobState {
+            spec: JobSpec::fio(),
+            prefixes: Prefixes::Fio1024,
+            name: None,
+            numjobs: 1,
+            stonewall: false,
+            cpus: Vec::new(),
+            filename: None,
+            filesize: None,
+            placed: false,
+            cgroup: None,
+            cgroup_weight: None,
+            traces: Vec::new(),
+            no_stall: false,
+            time_scale: 100,
+            warning: None,
+        }
+    }
+}
+
+/// An option with its value, as given.
+pub(crate) struct Given<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) value: &'a str,
+    pub(crate) prefixes: Prefixes,
+}
+
+impl Given<'_> {
+    fn bad(&self, expected: &str) -> String {
+        format!("{}: {:?} is not {expected}", self.key, self.value)
+    }
+
+    /// The value in this form, or what is wrong with it.
+    pub(crate) fn read<T>(&self, form: &impl Form<T>) -> Result<T, String> {
+        form.read(self.value, self.prefixes).map_err(|e| format!("{}: {e}", self.key))
+    }
+}
+
+type Set = Result<(), String>;
+
+pub(crate) fn base(state: &mut JobState, given: &Given) -> Set {
+    state.prefixes = match given.value {
+        "1024" => Prefixes::Fio1024,
+        "1000" => Prefixes::Fio1000,
+        _ => return Err(given.bad("1000 or 1024")),
+    };
+    Ok(())
+}
+
+pub(crate) fn file_name(state: &mut JobState, given: &Given) -> Set {
+    if given.value.is_empty() {
+        return Err(given.bad("a name"));
+    }
+    if given.value.replace("\\:", "").contains(':') {
+        return Err(format!(
+            "{}={} names several files, which is not supported: give each a section of its own",
+            given.key, given.value
+        ));
+    }
+    state.filename = Some(given.value.replace("\\:", ":"));
+    Ok(())
+}
+
+pub(crate) fn file_size(state: &mut JobState, given: &Given) -> Set {
+    let size = units::size(given.value, given.prefixes).ok().filter(|n| *n > 0);
+    state.filesize = Some(size.ok_or_else(|| given.bad("one size (a range of sizes is not supported)"))?);
+    Ok(())
+}
+
+pub(crate) fn cpu_list(state: &mut JobState, given: &Given) -> Set {
+    state.cpus = cpus(given.value).ok_or_else(|| given.bad("a list of processors such as 0,5,8-15"))?;
+    Ok(())
+}
+
+/// Parses a CPU list such as `0,5,8-15`.
+fn cpus(text: &str) -> Option<Vec<u16>> {
+    let mut cpus = Vec::new();
+    for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u16, u16) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        if to < from || to >= 4096 {
+            return None;
+        }
+        cpus.extend(from..=to);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+pub(crate) fn cpu_mask(state: &mut JobState, given: &Given) -> Set {
+    let mask = units::count(given.value).ok().filter(|mask| *mask > 0);
+    let mask = mask.ok_or_else(|| given.bad("a bit mask of processors"))?;
+    state.cpus = (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect();
+    Ok(())
+}
+
+pub(crate) fn cpu_policy(state: &mut JobState, given: &Given) -> Set {
+    match given.value {
+        "split" => {}
+        "shared" => state.warning = Some("instances take the processors in turn, as with split"),
+        _ => return Err(given.bad("shared or split")),
+    }
+    Ok(())
+}
+
+pub(crate) fn trace_files(state: &mut JobState, given: &Given) -> Set {
+    let names = given.value.replace("\\:", "\0");
+    state.traces = names.split(':').map(|name| name.replace('\0', ":")).collect();
+    match state.traces.iter().any(|name| name.is_empty() || name == "-") {
+        true => Err(given.bad("one or more files with colons between")),
+        false => Ok(()),
+    }
+}

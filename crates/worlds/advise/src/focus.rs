@@ -1,0 +1,101 @@
+//! The requests whose latency decides.
+
+use dumbwaiter_measure::{Latency, RunResult, TenantStats};
+
+/// The requests whose latency the recommendation looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Requests of these tenants; of several, the tenant with the worst p99.
+    Tenants(Vec<String>),
+    /// All reads: applications usually wait for them.
+    Reads,
+    /// Every request.
+    All,
+}
+
+impl Focus {
+    /// Chooses the focus of runs of one device and load: the tenants that the scenario marks; else the tenant
+    /// that uses the smallest part of its weight's share over all runs, if below one half (an interactive
+    /// or starved tenant); else reads where they are at least 5 % of the requests; else all requests.
+    pub fn of(runs: &[&RunResult]) -> Focus {
+        let Some(first) = runs.first() else { return Focus::All };
+        let marked: Vec<String> = first.tenants.iter().filter(|t| t.focus).map(|t| t.name.clone()).collect();
+        if !marked.is_empty() {
+            return Focus::Tenants(marked);
+        }
+        // A run that moved nothing says nothing of shares.
+        let moving: Vec<&RunResult> = runs.iter().copied().filter(|r| r.mb_per_s > 0.0).collect();
+        let used_share = |i: usize| -> f64 {
+            let tenants = moving.iter().filter_map(|r| r.tenants.get(i));
+            tenants.map(|t| if t.ideal_share > 0.0 { t.share / t.ideal_share } else { f64::NAN }).sum::<f64>()
+                / moving.len() as f64
+        };
+        let least = (0..first.tenants.len())
+            .map(|i| (i, used_share(i)))
+            .filter(|(_, a)| *a < 0.5)
+            .reduce(|a, b| if b.1 < a.1 { b } else { a });
+        if let Some((i, _)) = least {
+            return Focus::Tenants(vec![first.tenants[i].name.clone()]);
+        }
+        let (reads, all) = runs.iter().fold((0u64, 0u64), |(r, a), run| (r + run.read.count, a + run.completed));
+        if reads > 0 && reads.saturating_mul(20) >= all { Focus::Reads } else { Focus::All }
+    }
+
+    fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a TenantStats> {
+        let names: &[String] = if let Focus::Tenants(names) = self { names } else { &[] };
+        run.tenants.iter().filter(|t| names.contains(&t.name))
+    }
+
+    /// Finished requests and latencies of each group of these requests that did or wanted any.
+    fn groups<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = (u64, &'a Latency)> {
+        let (all, reads) = ((run.completed, &run.latency_us), (run.read.count, &run.read.latency_us));
+        let whole = match self {
+            Focus::Tenants(_) => None,
+            Focus::Reads => Some(reads),
+            Focus::All => Some(all),
+        };
+        let groups = whole.into_iter().chain(self.tenants(run).map(|t| (t.count, &t.latency_us)));
+        groups.filter(|(count, latency)| count + latency.unfinished > 0)
+    }
+
+    /// Their latencies.
+    pub(crate) fn latencies<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a Latency> {
+        self.groups(run).map(|(_, latency)| latency)
+    }
+
+    /// The 99th percentile of the latency of these requests in a run, us: of several tenants the worst. Infinite if one of
+    /// them waits and got nothing, NaN if none wanted anything.
+    pub fn p99_us(&self, run: &RunResult) -> f64 {
+        let p99 = |(count, latency): (u64, &Latency)| if count == 0 { f64::INFINITY } else { latency.p99 };
+        self.groups(run).map(p99).fold(f64::NAN, f64::max)
+    }
+
+    /// Completed requests in a run; of several tenants the smallest count.
+    pub fn count(&self, run: &RunResult) -> u64 {
+        match self {
+            Focus::Tenants(_) => self.tenants(run).map(|t| t.count).min().unwrap_or(0),
+            Focus::Reads => run.read.count,
+            Focus::All => run.completed,
+        }
+    }
+
+    /// Latencies in a run that the percentile rests on; of several tenants the smallest number.
+    pub(crate) fn samples(&self, run: &RunResult) -> u64 {
+        self.latencies(run).map(|latency| latency.samples).min().unwrap_or(0)
+    }
+
+    /// Part of their latencies in a run of which only a lower bound is known, 0 to 1: unfinished I/Os that waited longer than any
+    /// that finished. Of several tenants the largest.
+    pub(crate) fn unknown_share(&self, run: &RunResult) -> f64 {
+        self.latencies(run).map(|latency| 1.0 - latency.known_to).fold(0.0, f64::max)
+    }
+
+    /// Its name in texts: `reads`, `all requests`, `desktop`.
+    pub fn name(&self) -> String {
+        match self {
+            Focus::Tenants(names) => names.join(", "),
+            Focus::Reads => "reads".to_string(),
+            Focus::All => "all requests".to_string(),
+        }
+    }
+}

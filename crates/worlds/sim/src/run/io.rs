@@ -1,0 +1,29 @@
+//! An I/O of a run.
+
+use dumbwaiter_block::{Io, Nanos, RequestId};
+
+/// An I/O of a thread, from its submission until the thread is notified.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Slot {
+    pub(super) submit: Nanos,
+    pub(super) insert: Nanos,
+    pub(super) issue: Nanos,
+    pub(super) device_done: Nanos,
+    pub(super) io: Io,
+    pub(super) thread: u32,
+    pub(super) task: u16,
+    /// The request that its task sleeps for.
+    pub(super) request: Option<RequestId>,
+    /// A worker thread of the ring submits it.
+    pub(super) worker: bool,
+    /// When its completion could be seen by a thread that was not looking; else zero.
+    pub(super) posted: Nanos,
+    /// The device has completed it.
+    pub(super) done: bool,
+    /// It failed.
+    pub(super) failed: bool,
+    /// Its thread slept before it polled.
+    pub(super) slept: bool,
+    /// Time since which its thread polls for it.
+    pub(super) polls_from: Option<Nanos>,
+}

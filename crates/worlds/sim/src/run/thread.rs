@@ -1,0 +1,114 @@
+//! State of threads and tasks during a run.
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::{Nanos, TaskId};
+use dumbwaiter_scenario::load::{Mode, Thread};
+
+use crate::host::RingTime;
+
+/// A thread of the load on its CPU.
+pub(super) struct ThreadState {
+    pub(super) cpu: usize,
+    pub(super) mode: Mode,
+    /// Its queue depth.
+    pub(super) depth: u32,
+    pub(super) closed: bool,
+    /// Slots prepared for the next batch.
+    pub(super) prepared: VecDeque<u32>,
+    /// Prepared slots in the batch being submitted.
+    pub(super) issuing: u32,
+    /// The batch being submitted is plugged.
+    pub(super) plugged: bool,
+    /// The thread sleeps in the call that submits: for the request of this slot.
+    pub(super) sleeps_for: Option<u32>,
+    /// Slots that wait for a worker thread of the ring, and the number of workers that have one.
+    pub(super) for_workers: VecDeque<u32>,
+    pub(super) workers: u32,
+    /// Completed slots that the thread has not reaped.
+    pub(super) ready: VecDeque<u32>,
+    /// Sleeping until a completion.
+    pub(super) asleep: bool,
+    /// A `Reap` event is pending.
+    pub(super) reaping: bool,
+    /// CPU time of reaped completions, charged to the next batch.
+    pub(super) owed: u64,
+    /// The next batch follows a sleep.
+    pub(super) cold: bool,
+    /// The thread of a ring polls for completions.
+    pub(super) polls: bool,
+    /// It sleeps before it polls; `slept` is the length of that sleep.
+    pub(super) rests: bool,
+    pub(super) slept: Nanos,
+    pub(super) ring: RingTime,
+}
+
+impl ThreadState {
+    pub(super) fn new(thread: &Thread) -> ThreadState {
+        ThreadState {
+            cpu: usize::from(thread.cpu),
+            mode: thread.mode,
+            depth: thread.depth,
+            closed: thread.closed,
+            prepared: VecDeque::new(),
+            issuing: 0,
+            plugged: false,
+            sleeps_for: None,
+            for_workers: VecDeque::new(),
+            workers: 0,
+            ready: VecDeque::new(),
+            asleep: true,
+            reaping: false,
+            owed: 0,
+            cold: true,
+            polls: false,
+            rests: false,
+            slept: Nanos::ZERO,
+            ring: RingTime::default(),
+        }
+    }
+
+    /// May its I/O sleep in the call that submits it?
+    pub(super) fn may_sleep(&self) -> bool {
+        self.mode != Mode::Ring
+    }
+}
+
+/// A task that submits its I/Os one by one.
+#[derive(Clone, Default)]
+pub(super) struct TaskSleep {
+    /// It sleeps until an I/O has its request.
+    pub(super) asleep: bool,
+    /// Slots that it submits afterwards.
+    pub(super) behind: VecDeque<u32>,
+}
+
+/// Sleeps of tasks, by [`TaskId`].
+#[derive(Default)]
+pub(super) struct TaskSleeps(Vec<TaskSleep>);
+
+impl TaskSleeps {
+    /// That of a task.
+    pub(super) fn of(&mut self, task: TaskId) -> &mut TaskSleep {
+        let index = task.0 as usize;
+        if index >= self.0.len() {
+            self.0.resize_with(index + 1, TaskSleep::default);
+        }
+        &mut self.0[index]
+    }
+
+    /// Does the task sleep until an I/O has its request?
+    pub(super) fn is_asleep(&self, task: TaskId) -> bool {
+        self.0.get(task.0 as usize).is_some_and(|sleep| sleep.asleep)
+    }
+
+    /// The next slot that a task submits which does not sleep.
+    pub(super) fn next_behind(&mut self, task: TaskId) -> Option<u32> {
+        self.0.get_mut(task.0 as usize).filter(|sleep| !sleep.asleep)?.behind.pop_front()
+    }
+
+    /// Slots that tasks submit after a sleep.
+    pub(super) fn all_behind(&self) -> impl Iterator<Item = &u32> {
+        self.0.iter().flat_map(|sleep| &sleep.behind)
+    }
+}
