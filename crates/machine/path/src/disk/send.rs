@@ -66,7 +66,6 @@ impl Disk {
                 self.held.put(id, held);
             } else {
                 self.return_data(id, &held);
-                self.scratch.put(held.scratch());
                 self.layer.refused(self.now, id);
             }
             return Ok(());

@@ -12,7 +12,6 @@ use dumbwaiter_schedulers::Choice;
 use super::*;
 use crate::buffer::{Buffer, Iovecs};
 use crate::options::OpenOptions;
-use crate::virtual_device::{VirtualDevice, VirtualRequest};
 use crate::{CompletionMode, Sleep};
 
 const DEPTH: u32 = 8;
@@ -526,53 +525,4 @@ fn a_bounded_batch_leaves_the_rest_for_the_next_call() {
     }
     writer.write_all(&[0; 5 * 4096]).unwrap();
     assert_eq!(complete(&mut disk, 5).len(), 5);
-}
-
-/// A virtual device that holds one request at a time, for a microsecond.
-struct OneAtATime(Option<(u32, Nanos)>);
-
-impl VirtualDevice for OneAtATime {
-    fn submit(&mut self, now: Nanos, request: &VirtualRequest) -> bool {
-        let free = self.0.is_none();
-        if free {
-            self.0 = Some((request.tag, now + Nanos::from_us(1)));
-        }
-        free
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        self.0.map(|(_, at)| at)
-    }
-
-    fn advance(&mut self, now: Nanos, done: &mut Vec<(u32, Result<(), Errno>)>) {
-        done.extend(self.0.take_if(|(_, at)| *at <= now).map(|(tag, _)| (tag, Ok(()))));
-    }
-
-    fn read(&mut self, _at: u64, _into: &mut [u8]) {}
-
-    fn write(&mut self, _at: u64, _from: &[u8]) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn zero(&mut self, _at: u64, _bytes: u64) {}
-}
-
-#[test]
-fn a_request_that_a_virtual_device_refuses_gives_its_buffer_back() {
-    let (_dir, path) = numbered_file(8);
-    let facts = open(&path).facts().clone();
-    let target = Target::virtual_device("one at a time", crate::Facts { bytes: 1 << 20, ..facts }).unwrap();
-    let options = DiskOptions { device: Some(Box::new(OneAtATime(None))), manual_clock: true, ..scratch() };
-    let mut disk = disk_with(target, "none", config(), options);
-    let (mut events, mut done) = (Vec::new(), 0);
-    for number in 0..u64::from(4 * DEPTH) {
-        disk.submit(io(Op::Read, 8 * number, 8, number), Data::Scratch).unwrap();
-    }
-    for _ in 0..1000 {
-        if done < 4 * DEPTH {
-            disk.turn(None, &mut events).unwrap();
-            done += events.drain(..).filter(|e| matches!(e, Event::Completed { .. })).count() as u32;
-        }
-    }
-    assert_eq!(done, 4 * DEPTH);
 }
