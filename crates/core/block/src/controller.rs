@@ -165,8 +165,8 @@ pub trait Controller: Send {
         let _ = (id, ctx, out);
     }
 
-    /// A request became part of another and is no request any more.
-    fn absorbed(&mut self, id: RequestId, ctx: &Context<'_>, out: &mut Effects) {
+    /// A request that passed is none any more: it became part of another, or its submitter may not sleep for a tag.
+    fn dropped(&mut self, id: RequestId, ctx: &Context<'_>, out: &mut Effects) {
         let _ = (id, ctx, out);
     }
 

@@ -151,6 +151,8 @@ struct Held {
     gate: u32,
     /// The controller that it asks next once its task runs again; 0: none.
     next_gate: u32,
+    /// Number of its sleep until a time, in a controller that asked for one.
+    sleep: u64,
     /// Its task was woken by a controller, and has not run yet.
     slept_in_corridor: bool,
     /// No task sleeps for it: a worker submits it.
@@ -174,6 +176,7 @@ impl Held {
         owner: 0,
         gate: 0,
         next_gate: 0,
+        sleep: 0,
         slept_in_corridor: false,
         by_worker: false,
         arrival: 0,

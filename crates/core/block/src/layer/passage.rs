@@ -86,9 +86,10 @@ impl BlockLayer {
         for link in links[..end].iter_mut().rev() {
             match link.controller.request(id, &ctx) {
                 RequestAnswer::Pass => continue,
-                RequestAnswer::Hold => {}
+                RequestAnswer::Hold => self.held[id.index()].sleep = 0,
                 RequestAnswer::HoldUntil(at) => {
                     *sleeps += 1;
+                    self.held[id.index()].sleep = *sleeps;
                     sleepers.push(Reverse((at.max(now), *sleeps, id)));
                 }
             }
@@ -101,7 +102,8 @@ impl BlockLayer {
     /// A request whose task a controller let sleep, and that was woken, asks those that it has not met yet.
     pub(super) fn passes_rest(&mut self, now: Nanos, id: RequestId) -> bool {
         let next = std::mem::take(&mut self.held[id.index()].next_gate);
-        let end = if next == 0 { 0 } else { (self.corridor.position(next) + 1).min(self.corridor.links.len()) };
+        // One that was removed meanwhile was the next to be asked: those before it are not asked either.
+        let end = self.corridor.links.iter().position(|link| link.key == next).map_or(0, |at| at + 1);
         self.ask_request(now, id, end)
     }
 }
@@ -123,9 +125,9 @@ impl BlockLayer {
     }
 
     #[inline]
-    pub(super) fn controllers_see_absorption(&mut self, now: Nanos, id: RequestId) {
+    pub(super) fn controllers_see_drop(&mut self, now: Nanos, id: RequestId) {
         if !self.corridor.is_empty() {
-            each_controller!(self, now, |controller, ctx, out| controller.absorbed(id, ctx, out));
+            each_controller!(self, now, |controller, ctx, out| controller.dropped(id, ctx, out));
         }
     }
 
@@ -192,11 +194,15 @@ impl BlockLayer {
 
     /// Wakes the tasks that sleep until now.
     pub(super) fn wake_sleepers(&mut self, now: Nanos) {
-        while let Some(Reverse((at, _, id))) = self.corridor.sleepers.peek().copied()
+        while let Some(Reverse((at, sleep, id))) = self.corridor.sleepers.peek().copied()
             && at <= now
         {
             self.corridor.sleepers.pop();
-            self.release_held(now, id);
+            // Its controller may have been removed since, which woke it.
+            let held = &self.held[id.index()];
+            if held.gate != 0 && held.sleep == sleep {
+                self.release_held(now, id);
+            }
         }
     }
 

@@ -242,6 +242,7 @@ impl BlockLayer {
             return Submitted::Entered;
         }
         if io.flags.any(Flags::NOWAIT) {
+            self.controllers_see_drop(now, id);
             self.requests.remove(id);
             return Submitted::WouldBlock;
         }

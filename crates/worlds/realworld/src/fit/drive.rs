@@ -43,7 +43,12 @@ impl Drive {
     /// It does not exist, may not be opened, is no file or block device, is empty, or is in use and would be written.
     pub fn open(path: &Path, options: &DriveOptions) -> Result<Drive, Error> {
         let refused = |e: &dyn std::fmt::Display| Error::Refused(e.to_string());
-        let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
+        // Opening says best why a path is none that can be surveyed.
+        let known =
+            linux::PathFacts::of(path).map_err(|unknown| match Target::open(path, &OpenOptions::default()) {
+                Err(why) => refused(&why),
+                Ok(_) => refused(&unknown),
+            })?;
         if options.allow_writes {
             known.check_writes(true, options.confirmed.as_deref()).map_err(|e| refused(&e))?;
         }

@@ -6,6 +6,7 @@ mod cfq_shares;
 mod fair_queueing;
 mod headway;
 mod life;
+mod limits;
 mod page_cache;
 mod rejection;
 mod sleeping;

@@ -1,0 +1,4 @@
+//! Integration tests of the block layer.
+
+mod controllers;
+mod layer;

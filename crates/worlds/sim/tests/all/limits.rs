@@ -1,0 +1,81 @@
+//! Limits and reservations in scenarios: a tenant gets no more than its limit, and no less than its reservation.
+
+use dumbwaiter_experiment::Control;
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::Scenario;
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_sim::Prepared;
+
+/// Two tenants that read 4 KiB at random, 32 at a time each, on a device that serves 8,000 of them a second.
+fn run(keys: [&str; 2], scheduler: &str) -> RunResult {
+    let tenant = |name: &str, keys: &str| {
+        format!(
+            "[[tenant]]\nname = \"{name}\"\n{keys}\n[[tenant.task]]\nname = \"{name}\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 32\n"
+        )
+    };
+    let toml = format!(
+        "duration = \"4s\"\nwarmup = \"2s\"\nqueue_depth = 4\n{}{}",
+        tenant("a", keys[0]),
+        tenant("b", keys[1])
+    );
+    let scenario = Scenario::from_toml(&toml, "test").unwrap();
+    let model = dumbwaiter_devices::load("null:0us?latency_ns=1000000&depth=8").unwrap();
+    let choice = Choice::parse(scheduler).unwrap();
+    let prepared = Prepared::new(&scenario).unwrap();
+    prepared.run(&model, &choice, 0, &Control::default()).unwrap().run
+}
+
+fn iops(run: &RunResult, tenant: usize) -> f64 {
+    run.tenants[tenant].count as f64 / 4.0
+}
+
+#[test]
+fn a_tenant_gets_its_limit_and_no_more_under_every_scheduler() {
+    for scheduler in ["none", "mq-deadline", "bfq", "kyber", "headway"] {
+        let limited = run(["limit_iops = 200", ""], scheduler);
+        assert!((iops(&limited, 0) - 200.0).abs() <= 3.0, "{scheduler}: {}", iops(&limited, 0));
+        let bytes = run(["limit_bytes = \"1MiB\"", ""], scheduler);
+        assert!((iops(&bytes, 0) - 256.0).abs() <= 3.0, "{scheduler}: {}", iops(&bytes, 0));
+        // The other has the rest.
+        assert!(iops(&limited, 1) > 3000.0, "{scheduler}: {}", iops(&limited, 1));
+        let again = run(["limit_iops = 200", ""], scheduler);
+        assert_eq!(iops(&again, 0), iops(&limited, 0), "one seed, one result");
+    }
+}
+
+#[test]
+fn a_limit_counts_for_the_tenants_nested_in_it() {
+    let nested = run(["limit_iops = 300", "parent = \"a\""], "none");
+    let both = iops(&nested, 0) + iops(&nested, 1);
+    assert!((both - 300.0).abs() <= 5.0, "{both}");
+    assert!(iops(&nested, 0) > 100.0 && iops(&nested, 1) > 100.0, "{} and {}", iops(&nested, 0), iops(&nested, 1));
+}
+
+#[test]
+fn a_reservation_is_kept_against_a_neighbour_of_greater_weight() {
+    let plain = run(["weight = 10", "weight = 1000"], "headway");
+    let reserved = run(["weight = 10\nreservation_iops = 1500", "weight = 1000"], "headway");
+    assert!(iops(&plain, 0) < 300.0, "{}", iops(&plain, 0));
+    assert!(iops(&reserved, 0) >= 1450.0 && iops(&reserved, 0) <= 1700.0, "{}", iops(&reserved, 0));
+}
+
+#[test]
+fn limits_that_cannot_be_are_refused() {
+    let refusal = |keys: &str| {
+        let toml = format!("[[tenant]]\nname = \"a\"\n{keys}\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\n");
+        Scenario::from_toml(&toml, "f.toml")
+            .and_then(|s| s.validate(&|_| Ok(()), &|_| Ok(())).map(|()| s))
+            .err()
+            .map(|e| e.to_string())
+            .unwrap_or_default()
+    };
+    assert!(
+        refusal("limit_iops = 0").contains("limit_iops of 0 lets nothing through"),
+        "{}",
+        refusal("limit_iops = 0")
+    );
+    let both = refusal("limit_iops = 10\nreservation_iops = 20");
+    assert!(both.contains("reservation_iops 20 is more than its limit_iops of 10"), "{both}");
+    assert!(refusal("limit_bytes = \"fast\"").contains("fast"), "{}", refusal("limit_bytes = \"fast\""));
+    assert_eq!(refusal("limit_bytes = \"1M\""), "");
+}
