@@ -14,7 +14,7 @@ use crate::table::DeviceTable;
 
 /// The kernel and the start time of a pilot, by which it decides whether to trust a table.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct HostContext {
     /// Release of the kernel.
     pub kernel: String,
     /// Start of the pilot, in seconds since 1970.
@@ -53,7 +53,7 @@ impl Attached {
         config: &DeviceConfig,
         refused: &[String],
         (port, reading): (&mut dyn Port, &Reading),
-        (acts, surroundings): (bool, &Surroundings),
+        (acts, host): (bool, &HostContext),
     ) -> Result<Attached, crate::port::Fault> {
         let counters = port.counters()?;
         let ownership = Ownership::new(reading);
@@ -67,7 +67,7 @@ impl Attached {
             }
         };
         let by = if acts { config.policy.by } else { By::Model };
-        let distrust = table.only_advises(&surroundings.kernel, surroundings.unix_s);
+        let distrust = table.only_advises(&host.kernel, host.unix_s);
         let advice_only = match by {
             _ if !acts => Some("the pilot was started without --act".to_owned()),
             By::Model => distrust.clone(),

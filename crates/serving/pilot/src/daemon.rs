@@ -23,7 +23,7 @@ use crate::metrics::openmetrics;
 use crate::port::{Fault, Port};
 use crate::status::Status;
 use crate::store::Store;
-use crate::{Error, Surroundings};
+use crate::{Error, HostContext};
 
 /// Longest sleep between checks for signals and requests.
 const LOOK: Duration = Duration::from_millis(100);
@@ -57,9 +57,9 @@ fn clock() -> Nanos {
     Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn surroundings(began: Nanos) -> Surroundings {
+fn host(began: Nanos) -> HostContext {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
-    Surroundings { kernel: Machine::now().kernel, unix_s, began }
+    HostContext { kernel: Machine::now().kernel, unix_s, began }
 }
 
 /// Runs until `stop` is set, or once. `log` gets one line for each decision.
@@ -89,7 +89,7 @@ pub fn run(
     };
     let begun = clock();
     let port = |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act);
-    let mut fleet = Fleet::new(&config, options.act, &surroundings(begun), port)?;
+    let mut fleet = Fleet::new(&config, options.act, &host(begun), port)?;
     let mut keeper = Keeper::new(&config.state, begun);
     if !options.once {
         fleet.recall(&keeper.store, |why| log(&why));

@@ -6,7 +6,7 @@ use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
 use crate::Error;
-use crate::attached::{Attached, Exchanges, Surroundings, measured};
+use crate::attached::{Attached, Exchanges, HostContext, measured};
 use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision, Measured, wording};
 use crate::load::{LoadClass, LoadClassifier};
@@ -69,7 +69,7 @@ pub struct DevicePilot {
     pub(crate) config: DeviceConfig,
     /// The user allowed changes.
     pub(crate) may_act: bool,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) host: HostContext,
     pub(crate) state: State,
     pub(crate) attached: Option<Attached>,
     pub(crate) classifier: LoadClassifier,
@@ -98,11 +98,11 @@ pub(crate) struct Look {
 
 impl DevicePilot {
     /// A pilot that changes the disk only if `may_act`.
-    pub fn new(config: DeviceConfig, may_act: bool, surroundings: Surroundings) -> Result<DevicePilot, Error> {
+    pub fn new(config: DeviceConfig, may_act: bool, host: HostContext) -> Result<DevicePilot, Error> {
         Ok(DevicePilot {
             config,
             may_act,
-            surroundings,
+            host,
             state: State::Missing { why: "not looked for yet".into() },
             attached: None,
             classifier: LoadClassifier::new()?,
@@ -142,7 +142,7 @@ impl DevicePilot {
             return None;
         }
         let memory = attached.policy.memory(&self.candidates());
-        let Surroundings { kernel, unix_s, began } = &self.surroundings;
+        let HostContext { kernel, unix_s, began } = &self.host;
         let unix_s = unix_s + now.since(*began).0 / 1_000_000_000;
         let any = !memory.workloads.is_empty();
         any.then(|| Learned::new(self.identity.clone(), kernel.clone(), unix_s, memory))
@@ -387,7 +387,7 @@ impl DevicePilot {
         let workload = attached.and_then(|a| a.policy.workload());
         Decision {
             device: self.config.path.display().to_string(),
-            at_s: look.now.since(self.surroundings.began).as_secs_f64(),
+            at_s: look.now.since(self.host.began).as_secs_f64(),
             action,
             reason,
             from: if from.is_empty() { to.clone() } else { from.to_owned() },

@@ -10,7 +10,7 @@ use crate::device::{DevicePilot, State};
 use crate::port::Port;
 use crate::status::{DeviceStatus, Status};
 use crate::store::{Learned, Store};
-use crate::{Error, Surroundings};
+use crate::{Error, HostContext};
 
 /// The disks of a configuration, each with its port.
 pub struct Fleet<P> {
@@ -23,12 +23,12 @@ impl<P: Port> Fleet<P> {
     pub fn new(
         config: &PilotConfig,
         may_act: bool,
-        surroundings: &Surroundings,
+        host: &HostContext,
         mut port: impl FnMut(&crate::DeviceConfig) -> P,
     ) -> Result<Fleet<P>, Error> {
         let mut devices = Vec::new();
         for device in &config.devices {
-            let pilot = DevicePilot::new(device.clone(), may_act, surroundings.clone())?;
+            let pilot = DevicePilot::new(device.clone(), may_act, host.clone())?;
             devices.push((pilot, port(device)));
         }
         Ok(Fleet { devices, may_act })

@@ -23,7 +23,7 @@ mod store;
 mod table;
 mod tunables;
 
-pub use attached::Surroundings;
+pub use attached::HostContext;
 pub use config::{DEFAULT_CONTROL, DeviceConfig, LogLevel, PilotConfig};
 pub use control::{Question, ask};
 pub use daemon::{RunOptions, RunSummary, run};

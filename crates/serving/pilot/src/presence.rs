@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::Nanos;
 
-use crate::attached::{Attached, Surroundings};
+use crate::attached::{Attached, HostContext};
 use crate::decision::{Action, Decision, Measured};
 use crate::device::{DevicePilot, Look, State, foreign_text};
 use crate::ownership::NotSet;
@@ -85,10 +85,10 @@ impl DevicePilot {
         let acts = self.may_act && !matches!(self.state, State::NotPermitted { .. });
         // A policy that restarts because a candidate failed keeps the trial results of the previous one.
         self.learned = self.learned(now).or_else(|| self.learned.take());
-        let parts = (acts, &self.surroundings);
+        let parts = (acts, &self.host);
         let mut attached = Attached::new(now, &self.config, &self.refused, (port, reading), parts)?;
         self.identity = port.identity();
-        let Surroundings { kernel, unix_s, .. } = &self.surroundings;
+        let HostContext { kernel, unix_s, .. } = &self.host;
         let learned = self.learned.as_ref().filter(|learned| learned.fits(&self.identity, kernel, *unix_s));
         if let Some(learned) = learned.filter(|_| attached.advice_only.is_none()) {
             let names: Vec<String> = attached.candidates.iter().map(|candidate| candidate.name.clone()).collect();

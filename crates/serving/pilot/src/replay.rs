@@ -15,7 +15,7 @@ use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision};
 use crate::device::DevicePilot;
 use crate::port::{Counters, Fault, Note, Port, Reading, Values};
-use crate::{Error, Surroundings};
+use crate::{Error, HostContext};
 
 /// Assumed queue depth: traces do not record it.
 const DEPTH: u32 = 32;
@@ -160,7 +160,7 @@ pub fn replay(
 ) -> Result<ReplaySummary, Error> {
     let mut port =
         ReplayPort { scheduler: options.scheduler.clone(), rotating: options.rotating, ..ReplayPort::default() };
-    let mut pilot = DevicePilot::new(options.device.clone(), false, Surroundings::default())?;
+    let mut pilot = DevicePilot::new(options.device.clone(), false, HostContext::default())?;
     let mut summary = ReplaySummary {
         schema: 1,
         requests: 0,

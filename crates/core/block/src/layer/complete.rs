@@ -96,9 +96,9 @@ impl BlockLayer {
     /// Gives back the tags that it still has.
     pub(super) fn release(&mut self, id: RequestId) {
         self.release_driver_tag(id);
-        if std::mem::take(&mut self.held[id.index()].owes) {
+        if std::mem::take(&mut self.held[id.index()].awaits_driver_tag) {
             let hw = self.hw_of(id);
-            self.hw[hw].owed -= 1;
+            self.hw[hw].awaiting_tags -= 1;
             self.note_freed(hw);
         }
         let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);

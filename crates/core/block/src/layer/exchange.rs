@@ -34,7 +34,7 @@ impl BlockLayer {
             }
             Handover::Live => {
                 self.exchange(now, scheduler);
-                self.let_in(now, held_back);
+                self.admit_held(now, held_back);
             }
         }
     }
@@ -73,12 +73,12 @@ impl BlockLayer {
                 self.switches.pause += now.since(self.last_issue.max(first.submitted));
             }
             self.exchange(now, scheduler);
-            self.let_in(now, held_back);
+            self.admit_held(now, held_back);
             self.take_next_scheduler(now);
         }
     }
 
-    fn let_in(&mut self, now: Nanos, held_back: VecDeque<HeldBack>) {
+    fn admit_held(&mut self, now: Nanos, held_back: VecDeque<HeldBack>) {
         for HeldBack { submitted, io, by_worker } in held_back {
             self.by_worker = by_worker;
             let entered = self.enter_path(now, submitted, io, None) == Submitted::Entered;
@@ -145,7 +145,7 @@ impl BlockLayer {
         self.waiting = vec![TagWaitQueues::default(); self.tag_pools()];
         self.wake_batch = self.wake_batch_now();
         for queue in &mut self.hw {
-            queue.owed = 0;
+            queue.awaiting_tags = 0;
         }
         if let Some(flush) = self.flush.request
             && self.requests[flush].state == State::Issued
@@ -170,11 +170,11 @@ impl BlockLayer {
     fn exchange_tag(&mut self, id: RequestId) {
         let hw = self.hw_of(id);
         self.held[id.index()].tag = NO_TAG;
-        self.held[id.index()].owes = false;
+        self.held[id.index()].awaits_driver_tag = false;
         if self.traits.direct {
             if !self.held[id.index()].driver_tag {
-                self.held[id.index()].owes = true;
-                self.hw[hw].owed += 1;
+                self.held[id.index()].awaits_driver_tag = true;
+                self.hw[hw].awaiting_tags += 1;
             }
             return;
         }

@@ -49,11 +49,11 @@ impl BlockLayer {
 
     /// The task's batch ends: everything it holds back goes to the scheduler, before that is asked for anything.
     pub fn unplug(&mut self, now: Nanos, plug: &mut Plug) {
-        self.let_go(now, plug, true);
+        self.flush_plug(now, plug, true);
     }
 
     /// `straight`: past a scheduler that allows it. Not while the task goes to sleep.
-    pub(super) fn let_go(&mut self, now: Nanos, plug: &mut Plug, straight: bool) {
+    pub(super) fn flush_plug(&mut self, now: Nanos, plug: &mut Plug, straight: bool) {
         if self.traits.single_queue {
             let requests = &self.requests;
             plug.list.sort_by_key(|id| requests[*id].sector);

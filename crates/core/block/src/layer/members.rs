@@ -1,7 +1,7 @@
 //! Tenants and tasks that come, change and go while requests are under way.
 
 use crate::layer::BlockLayer;
-use crate::layer::population::{Leaver, enroll};
+use crate::layer::population::{PendingRemoval, enroll};
 use crate::scheduler::Event;
 use crate::{Context, Nanos, Task, TaskId, Tenant, TenantError, TenantId};
 
@@ -13,7 +13,7 @@ impl BlockLayer {
         let id = self.tenants.add_tenant(tenant);
         enroll(&mut self.population.tenants, id.0);
         self.population.joins(tenant.parent);
-        self.tell(now, Event::TenantAdded(id));
+        self.notify_scheduler(now, Event::TenantAdded(id));
         Ok(id)
     }
 
@@ -47,8 +47,8 @@ impl BlockLayer {
         self.tenants.tenant(id).ok_or(TenantError::NoTenant(id))?;
         let own = &mut self.population.tenants[id.0 as usize];
         own.retiring = true;
-        if own.over() {
-            self.population.over.push(Leaver::Tenant(id));
+        if own.is_unused() {
+            self.population.pending.push(PendingRemoval::Tenant(id));
             self.give_up_ids(now);
         }
         Ok(())
@@ -60,7 +60,7 @@ impl BlockLayer {
         let id = self.tenants.add_task(task.tenant, task.ioprio);
         enroll(&mut self.population.tasks, id.0);
         self.population.joins(Some(task.tenant));
-        self.tell(now, Event::TaskAdded(id));
+        self.notify_scheduler(now, Event::TaskAdded(id));
         Ok(id)
     }
 
@@ -86,8 +86,8 @@ impl BlockLayer {
         self.tenants.task(id).ok_or(TenantError::NoTask(id))?;
         let own = &mut self.population.tasks[id.0 as usize];
         own.retiring = true;
-        if own.over() {
-            self.population.over.push(Leaver::Task(id));
+        if own.is_unused() {
+            self.population.pending.push(PendingRemoval::Task(id));
             self.give_up_ids(now);
         }
         Ok(())
@@ -102,20 +102,20 @@ impl BlockLayer {
 
     /// Tells the scheduler and frees the ids of which nothing is under way any more.
     pub(super) fn give_up_ids(&mut self, now: Nanos) {
-        while let Some(leaver) = self.population.over.pop() {
+        while let Some(leaver) = self.population.pending.pop() {
             match leaver {
-                Leaver::Task(id) => {
+                PendingRemoval::Task(id) => {
                     // It may be in the list twice, or have been given out again since.
                     let Some(task) = self.tenants.task(id).copied() else { continue };
-                    if self.population.tasks[id.0 as usize].over() {
+                    if self.population.tasks[id.0 as usize].is_unused() {
                         self.event(now, Event::TaskExited(id));
                         self.tenants.remove_task(id);
                         self.population.leaves(Some(task.tenant));
                     }
                 }
-                Leaver::Tenant(id) => {
+                PendingRemoval::Tenant(id) => {
                     let Some(tenant) = self.tenants.tenant(id).copied() else { continue };
-                    if self.population.tenants[id.0 as usize].over() {
+                    if self.population.tenants[id.0 as usize].is_unused() {
                         self.event(now, Event::TenantRetired(id));
                         self.tenants.remove_tenant(id);
                         self.population.leaves(tenant.parent);
@@ -127,11 +127,11 @@ impl BlockLayer {
 
     /// Are there ids to give up?
     pub(super) fn some_leave(&self) -> bool {
-        !self.population.over.is_empty()
+        !self.population.pending.is_empty()
     }
 
     /// Passes an event on to controllers and scheduler that lets nothing go.
-    fn tell(&mut self, now: Nanos, event: Event) {
+    fn notify_scheduler(&mut self, now: Nanos, event: Event) {
         self.controllers_see_event(now, event);
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.scheduler.event(event, &ctx);

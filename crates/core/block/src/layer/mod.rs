@@ -94,7 +94,7 @@ struct HwQueue {
     tags_used: u32,
     tags: u32,
     /// Requests that a scheduler with another kind of tags has left behind: each takes a driver tag before new ones do.
-    owed: u32,
+    awaiting_tags: u32,
     /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
     busy: u32,
     /// Its value before the last request was dispatched, which may come back refused.
@@ -113,7 +113,7 @@ struct HwQueue {
 
 impl HwQueue {
     fn tag_free(&self) -> bool {
-        self.tags_used + self.owed < self.tags
+        self.tags_used + self.awaiting_tags < self.tags
     }
 
     fn take_tag(&mut self) -> bool {
@@ -141,8 +141,8 @@ struct Held {
     limit: u32,
     /// Holds a driver tag of its hardware queue.
     driver_tag: bool,
-    /// It takes a driver tag that its hardware queue owes it.
-    owes: bool,
+    /// It has none, and its hardware queue keeps the next free one for it.
+    awaits_driver_tag: bool,
     /// It was inserted at the scheduler's head.
     at_head: bool,
     /// The scheduler that had it, by the number of exchanges before.
@@ -171,7 +171,7 @@ impl Held {
         pool: 0,
         limit: 0,
         driver_tag: false,
-        owes: false,
+        awaits_driver_tag: false,
         at_head: false,
         owner: 0,
         gate: 0,

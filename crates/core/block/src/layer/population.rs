@@ -14,7 +14,7 @@ pub(super) struct Use {
 }
 
 impl Use {
-    pub(super) fn over(&self) -> bool {
+    pub(super) fn is_unused(&self) -> bool {
         self.retiring && self.ios == 0 && self.members == 0
     }
 }
@@ -25,11 +25,11 @@ pub(super) struct Population {
     pub(super) tenants: Vec<Use>,
     pub(super) tasks: Vec<Use>,
     /// Ids that may be given up.
-    pub(super) over: Vec<Leaver>,
+    pub(super) pending: Vec<PendingRemoval>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Leaver {
+pub(super) enum PendingRemoval {
     Task(TaskId),
     Tenant(TenantId),
 }
@@ -39,7 +39,7 @@ impl Population {
         let mut population = Population {
             tenants: vec![Use::default(); tenants.tenant_slots()],
             tasks: vec![Use::default(); tenants.task_slots()],
-            over: Vec::new(),
+            pending: Vec::new(),
         };
         for (_, tenant) in tenants.tenants() {
             population.joins(tenant.parent);
@@ -66,14 +66,14 @@ impl Population {
     pub(super) fn ends(&mut self, task: TaskId, tenant: TenantId) {
         if let Some(own) = self.tasks.get_mut(task.0 as usize) {
             own.ios = own.ios.saturating_sub(1);
-            if own.over() {
-                self.over.push(Leaver::Task(task));
+            if own.is_unused() {
+                self.pending.push(PendingRemoval::Task(task));
             }
         }
         if let Some(own) = self.tenants.get_mut(tenant.0 as usize) {
             own.ios = own.ios.saturating_sub(1);
-            if own.over() {
-                self.over.push(Leaver::Tenant(tenant));
+            if own.is_unused() {
+                self.pending.push(PendingRemoval::Tenant(tenant));
             }
         }
     }
@@ -81,7 +81,7 @@ impl Population {
     /// Capacities, for a test.
     #[cfg(test)]
     pub(super) fn footprint(&self) -> [usize; 3] {
-        [self.tenants.capacity(), self.tasks.capacity(), self.over.capacity()]
+        [self.tenants.capacity(), self.tasks.capacity(), self.pending.capacity()]
     }
 
     pub(super) fn joins(&mut self, tenant: Option<TenantId>) {
@@ -95,8 +95,8 @@ impl Population {
             && let Some(own) = self.tenants.get_mut(id.0 as usize)
         {
             own.members = own.members.saturating_sub(1);
-            if own.over() {
-                self.over.push(Leaver::Tenant(id));
+            if own.is_unused() {
+                self.pending.push(PendingRemoval::Tenant(id));
             }
         }
     }

@@ -69,7 +69,7 @@ impl BlockLayer {
 
     fn serve(&mut self, now: Nanos, hw: usize) -> Option<RequestId> {
         if let Some(id) = self.hw[hw].ready.front().copied() {
-            if !self.own_driver_tag(hw, id) {
+            if !self.ensure_driver_tag(hw, id) {
                 return self.out_of_tags(hw);
             }
             self.hw[hw].ready.pop_front();
@@ -77,7 +77,7 @@ impl BlockLayer {
             return Some(self.issue(now, hw, id));
         }
         if let Some(id) = self.hw[hw].direct.front().copied() {
-            if !self.own_driver_tag(hw, id) {
+            if !self.ensure_driver_tag(hw, id) {
                 return self.out_of_tags(hw);
             }
             self.hw[hw].direct.pop_front();
@@ -103,7 +103,7 @@ impl BlockLayer {
                 }
                 // A scheduler with one state for the device may choose a request of another hardware queue.
                 let own = self.hw_of(id);
-                if !self.own_driver_tag(own, id) {
+                if !self.ensure_driver_tag(own, id) {
                     // One request is picked ahead of the tag; it goes first whatever arrives meanwhile.
                     self.hw[own].ready.push_back(id);
                     return self.out_of_tags(own);
@@ -135,7 +135,7 @@ impl BlockLayer {
     /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
     /// request that waits for it.
     #[inline(always)]
-    fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
+    fn ensure_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
         self.held[id.index()].driver_tag || self.obtain_driver_tag(hw, id)
     }
 
@@ -147,7 +147,7 @@ impl BlockLayer {
         let (held, queue) = (&mut self.held[id.index()], &mut self.hw[hw]);
         if queue.tags_used < queue.tags {
             queue.tags_used += 1;
-            queue.owed -= u32::from(std::mem::take(&mut held.owes));
+            queue.awaiting_tags -= u32::from(std::mem::take(&mut held.awaits_driver_tag));
             held.driver_tag = true;
         }
         held.driver_tag
@@ -230,11 +230,11 @@ impl BlockLayer {
     pub(super) fn leave_device(&mut self, hw: usize, id: RequestId) {
         if !self.traits.direct {
             self.release_driver_tag(id);
-        } else if self.hw[hw].owed > 0 && self.held[id.index()].driver_tag {
+        } else if self.hw[hw].awaiting_tags > 0 && self.held[id.index()].driver_tag {
             self.release_driver_tag(id);
             if self.flush.request != Some(id) {
-                self.held[id.index()].owes = true;
-                self.hw[hw].owed += 1;
+                self.held[id.index()].awaits_driver_tag = true;
+                self.hw[hw].awaiting_tags += 1;
             }
         }
     }

@@ -25,7 +25,7 @@ impl BlockLayer {
             self.admitted(now, &io);
             self.hold_back(now, io, false);
             if let Some(plug) = plug {
-                self.let_go(now, plug, false);
+                self.flush_plug(now, plug, false);
             }
             return Submitted::Asleep;
         }
@@ -137,7 +137,7 @@ impl BlockLayer {
             true if self.passes_rest(now, id) => None,
             true => {
                 if let Some(plug) = plug {
-                    self.let_go(now, plug, false);
+                    self.flush_plug(now, plug, false);
                 }
                 return Submitted::Asleep;
             }
@@ -145,7 +145,7 @@ impl BlockLayer {
         };
         if !self.take_tag(id) {
             if let Some(plug) = plug {
-                self.let_go(now, plug, false);
+                self.flush_plug(now, plug, false);
             }
             let pool = self.pool_of(id);
             let queue = queue.unwrap_or_else(|| self.waiting[pool].next_queue());
@@ -233,7 +233,7 @@ impl BlockLayer {
         if !self.passes_request(now, id) {
             // Who sleeps lets the plug go first, whether it may sleep or not.
             if let Some(plug) = plug {
-                self.let_go(now, plug, false);
+                self.flush_plug(now, plug, false);
             }
             return Submitted::Asleep;
         }
@@ -248,7 +248,7 @@ impl BlockLayer {
         }
         // Sleeping for a tag lets the plug go first.
         if let Some(plug) = plug {
-            self.let_go(now, plug, false);
+            self.flush_plug(now, plug, false);
         }
         if self.config.tasks_sleep {
             self.run_queue_of(id);

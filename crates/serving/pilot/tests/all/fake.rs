@@ -8,7 +8,7 @@ use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_controllers::switching::{By, Kind, Work};
 use dumbwaiter_linux::recording::{LiveEvent, LiveKind};
 use dumbwaiter_pilot::port::{Counters, Fault, Note, Port, Reading, Values};
-use dumbwaiter_pilot::{DeviceConfig, Fleet, LogLevel, MOVABLE_TUNABLES, PilotConfig, Surroundings};
+use dumbwaiter_pilot::{DeviceConfig, Fleet, HostContext, LogLevel, MOVABLE_TUNABLES, PilotConfig};
 
 /// Numbers that follow each other without a pattern (splitmix64).
 #[derive(Clone, Debug)]
@@ -461,7 +461,7 @@ impl World {
 
     fn start(config: &PilotConfig, acts: bool, disks: &BTreeMap<String, Rc<RefCell<Disk>>>) -> Fleet<FakePort> {
         let port = |device: &DeviceConfig| FakePort(disks[device.path.to_str().unwrap()].clone());
-        Fleet::new(config, acts, &Surroundings::default(), port).unwrap()
+        Fleet::new(config, acts, &HostContext::default(), port).unwrap()
     }
 
     pub(crate) fn disk(&self, name: &str) -> std::cell::RefMut<'_, Disk> {

@@ -68,7 +68,7 @@ impl Cpus {
 
 /// Work of a thread on a CPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Turn {
+pub(super) enum CpuWork {
     /// To submit the I/O of this slot and wait for it.
     Submit(u32),
     /// To poll for the I/O of this slot after a sleep.
@@ -90,7 +90,7 @@ pub(super) struct Turns {
 pub(super) struct RunQueue {
     pub(super) used: bool,
     pub(super) since: Nanos,
-    pub(super) waiting: VecDeque<Turn>,
+    pub(super) waiting: VecDeque<CpuWork>,
 }
 
 impl Turns {

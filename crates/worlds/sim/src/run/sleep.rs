@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::Nanos;
 
-use super::cpus::Turn;
+use super::cpus::CpuWork;
 use super::state::Run;
 use super::turns::take_turn;
 use crate::events::EventKind;
@@ -25,7 +25,7 @@ fn resume(run: &mut Run<'_>, slot: u32, at: Nanos, event: EventKind) {
     let cpu = usize::from(entry.io.cpu);
     let each = !run.threads[entry.thread as usize].mode.queues();
     if each && run.cpus.turns.exclusive && matches!(event, EventKind::Retry(_)) {
-        take_turn(run, cpu, Turn::Resume(slot));
+        take_turn(run, cpu, CpuWork::Resume(slot));
         return;
     }
     let runs = run.cpus.host.worker_after_interrupt(cpu, at);

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Flags, Io, Submitted, TaskId};
 use dumbwaiter_scenario::load::ring_workers;
 
-use super::cpus::Turn;
+use super::cpus::CpuWork;
 use super::device::serve;
 use super::state::Run;
 use super::threads::{pump, submit_prepared};
@@ -85,7 +85,7 @@ fn submit_behind(run: &mut Run<'_>, task: TaskId) {
         if run.threads[entry.thread as usize].closed {
             entry.submit = run.now;
         }
-        take_turn(run, cpu, Turn::Submit(next));
+        take_turn(run, cpu, CpuWork::Submit(next));
     }
 }
 

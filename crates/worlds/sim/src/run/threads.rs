@@ -4,7 +4,7 @@ use dumbwaiter_block::Event;
 use dumbwaiter_scenario::load::{Change, Step};
 use dumbwaiter_workloads::Want;
 
-use super::cpus::Turn;
+use super::cpus::CpuWork;
 use super::device::serve;
 use super::io::Slot;
 use super::state::Run;
@@ -57,7 +57,7 @@ fn ask(run: &mut Run<'_>, thread: u32, want: Want) {
     } else if run.sleeps.is_asleep(io.task) {
         run.sleeps.of(io.task).behind.push_back(slot);
     } else {
-        take_turn(run, usize::from(io.cpu), Turn::Submit(slot));
+        take_turn(run, usize::from(io.cpu), CpuWork::Submit(slot));
     }
 }
 

@@ -5,13 +5,13 @@
 
 use dumbwaiter_block::{Nanos, Op};
 
-use super::cpus::Turn;
+use super::cpus::CpuWork;
 use super::state::Run;
 use crate::events::EventKind;
 use crate::host::Completion;
 
 /// Runs a turn on a CPU: now if it is free, else in FIFO order.
-pub(super) fn take_turn(run: &mut Run<'_>, cpu: usize, turn: Turn) {
+pub(super) fn take_turn(run: &mut Run<'_>, cpu: usize, turn: CpuWork) {
     if run.cpus.turns.exclusive {
         let queue = &mut run.cpus.turns.cpus[cpu];
         if run.cpus.turns.continuing == Some(cpu) {
@@ -26,9 +26,9 @@ pub(super) fn take_turn(run: &mut Run<'_>, cpu: usize, turn: Turn) {
     begin(run, cpu, turn);
 }
 
-fn begin(run: &mut Run<'_>, cpu: usize, turn: Turn) {
+fn begin(run: &mut Run<'_>, cpu: usize, turn: CpuWork) {
     match turn {
-        Turn::Submit(slot) => {
+        CpuWork::Submit(slot) => {
             let entry = &mut run.slots[slot];
             let closed = run.threads[entry.thread as usize].closed;
             let (called, arrives) = run.cpus.host.submit(cpu, run.now, entry.io.op, entry.io.sectors, closed);
@@ -38,11 +38,11 @@ fn begin(run: &mut Run<'_>, cpu: usize, turn: Turn) {
             }
             run.events.push(arrives, EventKind::Issue(slot));
         }
-        Turn::Poll(slot) => {
+        CpuWork::Poll(slot) => {
             let at = run.cpus.host.switch_in(cpu, run.now);
             poll_for(run, slot, at);
         }
-        Turn::Resume(slot) => {
+        CpuWork::Resume(slot) => {
             let at = run.cpus.host.switch_in(cpu, run.now);
             run.events.push(at, EventKind::Retry(slot));
         }
@@ -62,7 +62,7 @@ pub(super) fn release(run: &mut Run<'_>, cpu: usize) {
     queue.since = run.now;
     match queue.waiting.pop_front() {
         Some(turn) => {
-            if matches!(turn, Turn::Submit(_)) {
+            if matches!(turn, CpuWork::Submit(_)) {
                 run.cpus.host.sleep(cpu, run.now);
                 run.cpus.host.switch_in(cpu, run.now);
             }
@@ -94,7 +94,7 @@ pub(super) fn wait_for(run: &mut Run<'_>, slot: u32) {
 pub(super) fn slept(run: &mut Run<'_>, slot: u32) {
     let cpu = usize::from(run.slots[slot].io.cpu);
     run.cpus.host.timer(cpu, run.now);
-    take_turn(run, cpu, Turn::Poll(slot));
+    take_turn(run, cpu, CpuWork::Poll(slot));
 }
 
 fn poll_for(run: &mut Run<'_>, slot: u32, at: Nanos) {
