@@ -44,7 +44,7 @@ impl Scheduler for Misbehaving {
     }
 }
 
-fn is_unused(scheduler: Misbehaving) -> BlockLayer {
+fn over(scheduler: Misbehaving) -> BlockLayer {
     BlockLayer::new(Config::default(), Box::new(scheduler), Tenants::default())
 }
 
