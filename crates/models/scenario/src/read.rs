@@ -77,37 +77,43 @@ impl<'de> Deserialize<'de> for Scenario {
     }
 }
 
+impl FileTenant {
+    fn tenant(self) -> Result<Tenant, Error> {
+        if self.name == Tenant::ROOT && self.weight.is_some() {
+            let reason = "the root group has no weight: its tasks have their own, by ioprio; leave it out";
+            return Err(Error::invalid(format!("tenant {:?}", self.name), reason));
+        }
+        let mut tenant = Tenant {
+            weight: self.weight.map_or(Tenant::DEFAULT_WEIGHT, |w| w.0),
+            parent: self.parent,
+            ioprio: self.ioprio.map(|p| p.0),
+            deadline: self.deadline.map(|t| t.0),
+            limits: TenantLimits {
+                limit_iops: self.limit_iops,
+                limit_bytes: self.limit_bytes.map(|bytes| bytes.0),
+                reservation_iops: self.reservation_iops,
+            },
+            focus: self.focus,
+            changes: self.change,
+            ..Tenant::new(self.name)
+        };
+        for entry in self.task {
+            if let Some(other) = entry.tenant.filter(|other| *other != tenant.name) {
+                let place = format!("task {:?} of tenant {:?}", entry.task.name, tenant.name);
+                return Err(Error::invalid(place, format!("says tenant = {other:?}; leave that out")));
+            }
+            tenant.tasks.push(entry.task);
+        }
+        Ok(tenant)
+    }
+}
+
 impl File {
     fn scenario(self) -> Result<Scenario, Error> {
         let default = Scenario::default();
         let mut tenants = Vec::new();
         for file in self.tenant {
-            if file.name == Tenant::ROOT && file.weight.is_some() {
-                let reason = "the root group has no weight: its tasks have their own, by ioprio; leave it out";
-                return Err(Error::invalid(format!("tenant {:?}", file.name), reason));
-            }
-            let mut tenant = Tenant {
-                weight: file.weight.map_or(Tenant::DEFAULT_WEIGHT, |w| w.0),
-                parent: file.parent,
-                ioprio: file.ioprio.map(|p| p.0),
-                deadline: file.deadline.map(|t| t.0),
-                limits: TenantLimits {
-                    limit_iops: file.limit_iops,
-                    limit_bytes: file.limit_bytes.map(|bytes| bytes.0),
-                    reservation_iops: file.reservation_iops,
-                },
-                focus: file.focus,
-                changes: file.change,
-                ..Tenant::new(file.name)
-            };
-            for entry in file.task {
-                if let Some(other) = entry.tenant.filter(|other| *other != tenant.name) {
-                    let place = format!("task {:?} of tenant {:?}", entry.task.name, tenant.name);
-                    return Err(Error::invalid(place, format!("says tenant = {other:?}; leave that out")));
-                }
-                tenant.tasks.push(entry.task);
-            }
-            tenants.push(tenant);
+            tenants.push(file.tenant()?);
         }
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         for (place, tenant) in tenants.iter().enumerate() {

@@ -116,10 +116,8 @@ pub fn run(
     }
     let verified = outcome.verifier.as_ref().map(|verifier| verifier.found.clone());
     let mut notes = std::mem::take(&mut outcome.notes);
-    notes.extend(note);
-    if completion != CompletionMode::Interrupt {
-        notes.push(described(completion, support, options.sqpoll));
-    }
+    let method = (completion != CompletionMode::Interrupt).then(|| described(completion, support, options.sqpoll));
+    notes.extend(note.into_iter().chain(method));
     Ok(DriveRun {
         skipped,
         cancelled: outcome.cancelled,

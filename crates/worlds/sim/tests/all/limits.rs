@@ -6,11 +6,11 @@ use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_sim::Prepared;
 
-/// Two tenants that read 4 KiB at random, 32 at a time each, on a device that serves 8,000 of them a second.
+/// Two tenants that read 4 KiB at random, 32 at a time each, on a device that serves 4,000 of them a second.
 fn run(keys: [&str; 2], scheduler: &str) -> RunResult {
     let tenant = |name: &str, keys: &str| {
         format!(
-            "[[tenant]]\nname = \"{name}\"\n{keys}\n[[tenant.task]]\nname = \"{name}\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 32\n"
+            "[[tenant]]\nname = \"{name}\"\n{keys}\n[[tenant.task]]\nname = \"{name}\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 32\nioengine = \"libaio\"\n"
         )
     };
     let toml = format!(
@@ -19,7 +19,7 @@ fn run(keys: [&str; 2], scheduler: &str) -> RunResult {
         tenant("b", keys[1])
     );
     let scenario = Scenario::from_toml(&toml, "test").unwrap();
-    let model = dumbwaiter_devices::load("null:0us?latency_ns=1000000&depth=8").unwrap();
+    let model = dumbwaiter_devices::load("null:0us?latency_ns=1000000&depth=8&queues=1").unwrap();
     let choice = Choice::parse(scheduler).unwrap();
     let prepared = Prepared::new(&scenario).unwrap();
     prepared.run(&model, &choice, 0, &Control::default()).unwrap().run
@@ -62,7 +62,7 @@ fn a_reservation_is_kept_against_a_neighbour_of_greater_weight() {
 #[test]
 fn limits_that_cannot_be_are_refused() {
     let refusal = |keys: &str| {
-        let toml = format!("[[tenant]]\nname = \"a\"\n{keys}\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\n");
+        let toml = format!("duration = \"1s\"\n[[tenant]]\nname = \"a\"\n{keys}\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\nsize = \"1m\"\n");
         Scenario::from_toml(&toml, "f.toml")
             .and_then(|s| s.validate(&|_| Ok(()), &|_| Ok(())).map(|()| s))
             .err()
