@@ -103,9 +103,12 @@ impl BlockLayer {
         set_tunable(&mut *self.scheduler, name, value)
     }
 
-    /// Reports the counters of the scheduler and of controllers by name, for results.
+    /// Reports the counters of the scheduler and of controllers by name, for results. Where a controller chooses the scheduler, those
+    /// of the one in force say nothing of the run.
     pub fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
-        self.scheduler.counters(count);
+        if !self.controllers().any(|c| c.chooses_scheduler()) {
+            self.scheduler.counters(count);
+        }
         for controller in self.controllers() {
             controller.counters(Scope::Device, count);
         }
