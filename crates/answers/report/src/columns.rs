@@ -180,6 +180,11 @@ impl Column {
 }
 
 impl Values {
+    /// Has it no value?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
