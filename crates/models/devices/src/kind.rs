@@ -1,4 +1,4 @@
-//! What each kind of device does with its parameters.
+//! Traits of device kinds: their parameters, and the devices built from them.
 
 use std::sync::Arc;
 
