@@ -122,7 +122,7 @@ impl DeviceUnderTest {
         &self.path
     }
 
-    /// What it is.
+    /// The kind of its path, its sizes, limits and users.
     pub fn facts(&self) -> &target::PathFacts {
         &self.facts
     }
