@@ -1,4 +1,4 @@
-//! Traits of device kinds: their parameters, and the devices built from them.
+//! The parameters of each kind of device, and the device built from them.
 
 use std::sync::Arc;
 

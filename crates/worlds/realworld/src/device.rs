@@ -122,7 +122,7 @@ impl DeviceUnderTest {
         &self.path
     }
 
-    /// The kind of its path, its sizes, limits and users.
+    /// Facts of its path: kind, size, model and users.
     pub fn facts(&self) -> &target::PathFacts {
         &self.facts
     }

@@ -23,7 +23,7 @@ macro_rules! each_controller {
     }};
 }
 
-/// Checks of I/Os by the controllers on their way.
+/// Admission of I/Os by controllers.
 impl BlockLayer {
     /// Asks the links from `from` on whether an I/O may pass. Answers with the first that does not let it.
     fn ask_bio(&mut self, now: Nanos, io: &Io, from: usize) -> Option<(usize, BioAnswer)> {

@@ -1,4 +1,4 @@
-//! Statistics of a period of a run, for controllers that decide period by period.
+//! Statistics of a period of a run, for callers that decide period by period.
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_measure::Completed;
