@@ -200,7 +200,7 @@ impl LayoutColumn {
     }
 }
 
-/// What a schema of ours owns.
+/// Memory owned by a schema of ours.
 struct OwnSchema {
     name: CString,
     children: Vec<*mut ArrowSchema>,
@@ -244,7 +244,7 @@ pub(crate) fn schema(layout: &Layout) -> ArrowSchema {
     schema
 }
 
-/// What an array of ours owns.
+/// Memory owned by an array of ours.
 struct OwnArray {
     /// Keeps the memory of the columns.
     _layout: Arc<Layout>,
@@ -304,7 +304,7 @@ pub(crate) fn array(layout: &Arc<Layout>) -> ArrowArray {
 /// Tables of one schema, one after the other.
 pub(crate) type Batches = Box<dyn FnMut() -> Result<Option<Arc<Layout>>, String> + Send>;
 
-/// What a stream of ours owns.
+/// Data owned by a stream of ours.
 struct OwnStream {
     /// Its columns are those of every batch.
     shape: Arc<Layout>,

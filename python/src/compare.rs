@@ -109,7 +109,7 @@ pub(crate) fn wait_or_leave<T: Send + 'static>(
     }
 }
 
-/// What the keyword arguments of `dw.compare` say.
+/// Keyword arguments of `dw.compare`.
 pub(crate) struct Settings {
     pub(crate) overrides: Overrides,
     pub(crate) goal: Goal,
@@ -215,7 +215,7 @@ impl Settings {
         Ok(Settings { overrides, goal, own })
     }
 
-    /// A simulator of so many jobs that has the schedulers that are written in Python.
+    /// A simulator of `jobs` concurrent runs, with the schedulers that are written in Python.
     fn simulator(&self, jobs: Option<usize>) -> Simulator {
         let simulator = jobs.map_or_else(Simulator::on_all_cpus, Simulator::new);
         let with = |sim: Simulator, (name, like, factory): &Own| sim.with_scheduler(name, like, Arc::clone(factory));

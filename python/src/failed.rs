@@ -1,4 +1,4 @@
-//! What a hook of a Python scheduler raised.
+//! The exception that a hook of a Python scheduler raised.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -114,7 +114,7 @@ fn needs_hooks(class: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
     Ok(())
 }
 
-/// What a class's `tunables` declares: for each name a default, or a tuple of default, least and greatest value.
+/// Declarations in a class's `tunables`: for each name a default, or a tuple of default, least and greatest value.
 fn tunables_of(class: &Bound<'_, PyAny>, name: &str) -> PyResult<&'static [Tunable]> {
     let Some(declared) = class.getattr_opt("tunables")? else { return Ok(&[]) };
     let wrong = |what: &str| {

@@ -99,7 +99,7 @@ pub(crate) struct Policy {
     failed: Failed,
 }
 
-/// What a hook returned, for an error.
+/// The value that a hook returned, for an error.
 fn shown(answer: &Bound<'_, PyAny>) -> String {
     answer.repr().map_or_else(|_| answer.get_type().to_string(), |text| text.to_string())
 }

@@ -134,11 +134,11 @@ unsafe fn text<'a>(at: *const u8, length: usize) -> &'a str {
     if length == 0 {
         return "";
     }
-    // SAFETY: the caller's pointer is valid for so many bytes. What is not UTF-8 is refused as an unknown word later.
+    // SAFETY: the caller's pointer is valid for `length` bytes. Text that is not UTF-8 is refused as an unknown word later.
     unsafe { std::str::from_utf8(std::slice::from_raw_parts(at, length)).unwrap_or("\u{fffd}") }
 }
 
-/// What a column of a trace may hold.
+/// Values that a column of a trace may hold.
 #[derive(Clone, Copy, PartialEq)]
 enum Wanted {
     Number { whole: bool },

@@ -54,7 +54,7 @@ enum Base {
     File(PathBuf),
 }
 
-/// What a batch gives: the name of its part, the part, cells, failed cells, the first failure, and seconds.
+/// Result of a batch: the name of its part, the part, cells, failed cells, the first failure, and seconds.
 type BatchOutcome<'py> = (String, Bound<'py, PyBytes>, u64, u64, Option<String>, f64);
 
 #[pymethods]

@@ -29,7 +29,7 @@ pub(crate) fn jobs(jobs: Option<usize>) -> Result<usize> {
     }
 }
 
-/// The simulator with so many runs at a time.
+/// The simulator with `jobs` runs at a time.
 pub(crate) fn simulator(jobs: Option<usize>) -> Result<Simulator> {
     Ok(Simulator::new(self::jobs(jobs)?))
 }

@@ -85,7 +85,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 impl Ended {
-    /// What a failure of a library means; `None` if it is bad input or a refusal.
+    /// The end that a failure of a library means; `None` if it is bad input or a refusal.
     fn by(error: &anyhow::Error) -> Option<Ended> {
         if let Some(failure) = error.downcast_ref::<Failure>() {
             return match failure.kind {

@@ -15,7 +15,7 @@ pub struct Browser {
 pub struct Page {
     /// The document as text.
     pub dom: String,
-    /// What scripts and the browser reported as errors.
+    /// Errors reported by scripts and the browser.
     pub console: Vec<String>,
 }
 

@@ -193,7 +193,7 @@ pub fn run(plan: &Plan, control: &Control, progress: &dyn Fn(&str)) -> Result<Me
     }
     let schedulers: Vec<String> = plan.schedulers.iter().map(ToString::to_string).collect();
     let programs = programs(&schedulers, fio.is_some(), &known);
-    // What cannot be asked for is refused now: what goes wrong later is the device.
+    // A load that cannot be asked for is refused now: later failures are the device's.
     for scheduler in &schedulers {
         load(&setting, scheduler, plan.depths.first().copied().unwrap_or(1), 0)?;
         Choice::parse(scheduler).map_err(Failure::refused)?;

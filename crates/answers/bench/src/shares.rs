@@ -37,7 +37,7 @@ const LEAST_ALONE: f64 = 0.97;
 const RESERVATION_ERROR: f64 = 0.02;
 const LIMIT_ERROR: f64 = 0.01;
 
-/// What is measured.
+/// Set-up of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// A file or block device whose data may be read; an emulated drive, a memory device and a file in `folder` if `None`.
@@ -72,7 +72,7 @@ pub struct Row {
     pub target: String,
     /// Size and pattern of the clients' reads.
     pub load: &'static str,
-    /// What is measured.
+    /// The measured figure.
     pub figure: &'static str,
     /// Its value; infinite (`null`) where a tenant got nothing.
     pub value: f64,
@@ -118,14 +118,14 @@ fn by_weight() -> Vec<ExportSettings> {
     WEIGHTS.iter().enumerate().map(export).collect()
 }
 
-/// What is served: its name in results, the settings without exports, and what is removed with it.
+/// The target that is served: its name in results, the settings without exports, and the loop device removed with it.
 struct Subject {
     name: String,
     settings: TargetSettings,
     _memory: Option<OwnLoop>,
 }
 
-/// What one run moved.
+/// Bytes and I/Os of one run.
 struct Moved {
     /// Bytes of each reader, by window.
     windows: Vec<Vec<f64>>,
@@ -156,7 +156,7 @@ pub fn run(plan: &Plan, control: &Control, progress: &dyn Fn(&str)) -> Result<Ve
     for subject in subjects(plan, folder.dir(), progress)? {
         let work = Work { plan, folder: folder.dir(), subject: &subject, control };
         match work.all(&mut rows, progress) {
-            // What was under way when it was cancelled is no figure.
+            // I/Os in flight when it was cancelled are no figure.
             Err(_) if control.cancelled() => break,
             ended => ended?,
         }

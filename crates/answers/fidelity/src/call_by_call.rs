@@ -156,7 +156,7 @@ impl Replay<'_> {
                     self.scheduler.issued(id, &self.state.context(row.at));
                 }
             }
-            // What the scheduler still holds was never dispatched: the recording contradicts itself.
+            // A request that the scheduler still holds was never dispatched: the recording contradicts itself.
             RowKind::Complete if self.state.requests[id].state != State::Queued => {
                 if self.state.requests[id].state == State::Issued && self.state.was_received(id) {
                     self.scheduler.complete(id, &self.state.context(row.at));

@@ -85,7 +85,7 @@ fn jobs_of_recordings_do_the_recorded_ios() {
             processes.entry(row.pid).or_default().push((row.sector, row.bytes, row.op));
         }
         let files = job_files(&about, &name);
-        // What goes through the page cache is written by other processes.
+        // Other processes write the data that goes through the page cache.
         for job in files.iter().flat_map(|file| &file.jobs).filter(|job| job.spec.direct) {
             let ours = sequence(job);
             let of_job = |ios: &Vec<Io>| ios.iter().copied().filter(|io| is_inside(job, io.0)).collect::<Vec<_>>();

@@ -37,7 +37,7 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     text
 }
 
-/// What to do in a few words: `use kyber`, `no difference`.
+/// The recommendation in a few words: `use kyber`, `no difference`.
 pub(crate) fn headline(verdict: &Verdict) -> String {
     match &verdict.recommended {
         Some(name) => format!("use {name} · {}", verdict.confidence.name()),
@@ -149,7 +149,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     format!("{body}{}\n", style.faint(&folded(&legend, style.width, "")))
 }
 
-/// What the mark of schedulers that the kernel lacks means; `None` where it lacks none.
+/// Explanation of the mark of schedulers that the kernel lacks; `None` where it lacks none.
 pub(crate) fn absent_note(ranking: &Ranking) -> Option<String> {
     let absent: Vec<&RankingRow> = ranking.rows.iter().filter(|row| is_absent(ranking, row)).collect();
     let ours = absent.iter().any(|row| row.scheduler.split(':').next() == Some("headway"));

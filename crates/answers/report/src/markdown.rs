@@ -8,7 +8,7 @@ use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::{Cells, lines, totals};
 use crate::table::Align;
 
-/// What the tables of several scenarios mean.
+/// Legend of the tables of several scenarios.
 const SUITE_LEGEND: &str = "A figure says by how many percent a scheduler is worse than the best by what decides; in parentheses it does not compete: \
      it cannot be set, starves something, or keeps too little throughput. Effect: how much worse the worst that can be set is than the best. \
      Below: the geometric mean of how many times worse than the best (1 is the best), and wins/ties/losses.\n";
@@ -33,7 +33,7 @@ fn row_of(cells: impl Iterator<Item = String>) -> String {
 pub(crate) fn markdown(document: &Document) -> String {
     let of_suite = document.suite.as_ref().map(of_suite);
     let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
-    // What must be known before the answer.
+    // Warnings come before the answer.
     let mut text: String =
         document.warnings.iter().map(|warning| format!("**Warning:** {}\n\n", plain(warning))).collect();
     text += &of_suite.map_or(String::new(), |tables| format!("{tables}\n{SUITE_LEGEND}\n"));

@@ -10,7 +10,7 @@ use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "ablation";
 const SSD: &str = "ssd:sata-mlc";
-/// A launch is given up after so many seconds.
+/// A launch is given up after this many seconds.
 const TIMEOUT: u32 = 30;
 
 /// Not of a paper.
@@ -56,7 +56,7 @@ fn switches(generation: &str) -> Result<Vec<(String, String)>, Error> {
     Ok(all)
 }
 
-/// What is measured of each variant.
+/// Figures of each variant.
 struct Measured {
     name: String,
     start_s: f64,

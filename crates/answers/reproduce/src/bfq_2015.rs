@@ -40,7 +40,7 @@ fn row(figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &st
     Row::new(NAME, figure, metric, case, ours, unit)
 }
 
-/// What a machine has behind it when it is measured: a scheduler that has seen that the drive queues commands. One that has
+/// Load before a machine is measured, so that the scheduler has seen that the drive queues commands. One that has
 /// not, and waits for every queue, never does. Everything else is of stage 1.
 const BOOT: &str = "[[task]]\nname = \"boot\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 32\nruntime = \"1s\"\n";
 

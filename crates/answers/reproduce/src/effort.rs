@@ -19,7 +19,7 @@ pub struct Effort<'a> {
     failure: Mutex<Option<Failure>>,
 }
 
-/// What a user may choose for figures on a real device.
+/// Options of a user for figures on a real device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnDevice {
     /// Runs of each case; a figure has its own number.
@@ -34,7 +34,7 @@ impl OnDevice {
     /// The lengths that a phase may have.
     const PHASE: std::ops::RangeInclusive<Nanos> = Nanos::from_ms(10)..=Nanos::from_secs(3600);
 
-    /// What was chosen, if it is possible.
+    /// These options, if they are possible.
     ///
     /// # Errors
     /// A phase of another length than 10 ms to 1 h.
@@ -107,7 +107,7 @@ impl<'a> Effort<'a> {
         self.world.about().no_energy.is_none()
     }
 
-    /// What is left of a figure of energies where a real device has no meter: the reason.
+    /// Result of a figure of energies where a real device has no meter: the reason.
     pub(crate) fn without_meter(&self) -> Option<FigureResult> {
         let why = self.world.about().no_energy?;
         Some(FigureResult { notes: vec![format!("no meter, so no number ({why})")], ..FigureResult::default() })

@@ -36,7 +36,7 @@ pub struct Paper {
     pub title: &'static str,
     /// Which constants of the models were fitted to which of its figures; the others are predicted.
     pub calibration: &'static str,
-    /// What of it can be run on a real device?
+    /// The part of it that can be run on a real device.
     pub real: Real,
     /// Its figures and tables.
     pub figures: &'static [Figure],
@@ -49,7 +49,7 @@ pub type Run = fn(&Effort<'_>) -> Result<FigureResult, Error>;
 pub struct Figure {
     /// Its name behind the paper's, such as `table-1`.
     pub name: &'static str,
-    /// What it shows.
+    /// Its title.
     pub title: &'static str,
     /// Runs it.
     pub run: Run,
@@ -75,12 +75,12 @@ impl Figure {
     }
 }
 
-/// What came out of a figure.
+/// Result of a figure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FigureResult {
     /// Paper beside ours.
     pub rows: Vec<Row>,
-    /// What a reader must know.
+    /// Notes that a reader must know.
     pub notes: Vec<String>,
     /// Series to draw the figure again.
     pub plots: Vec<Plot>,
@@ -100,9 +100,9 @@ pub enum Error {
     /// A name that is not in the registry.
     #[error("`{name}` is not known; expected one of {expected}")]
     Unknown {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// The names in the registry.
         expected: String,
     },
     /// Ended from outside.

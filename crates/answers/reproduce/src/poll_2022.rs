@@ -283,7 +283,7 @@ impl Meter {
     }
 }
 
-/// What a tile of the map says.
+/// Statement of a tile of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tile {
     Winner(usize),

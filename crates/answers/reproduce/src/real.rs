@@ -1,4 +1,4 @@
-//! What can run on a real file or device, through which block layer, and how much of it.
+//! The papers and figures that can run on a real file or device, and through which block layer.
 
 use dumbwaiter_experiment::Stack;
 
@@ -50,7 +50,7 @@ pub struct Possible {
     pub stack: Stack,
     /// The figures.
     pub figures: Vec<(&'static Paper, &'static Figure)>,
-    /// What was left out of papers that run in part, in one line.
+    /// Figures left out of papers that run in part, in one line.
     pub left_out: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub fn possible(wanted: &[(&'static Paper, &'static Figure)]) -> Result<Possible
     Ok(Possible { stack: first, figures, left_out })
 }
 
-/// What runs on a real device, as the command line names it.
+/// Papers and figures that run on a real device, as the command line names them.
 fn can() -> Vec<String> {
     let names = |paper: &Paper| match paper.real {
         Real::No => Vec::new(),

@@ -9,7 +9,7 @@ use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
 use crate::{Case, Effort, Error};
 
-/// What the replicates of one case gave.
+/// Results of the replicates of one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs(pub(crate) Vec<RunResult>);
 
@@ -51,7 +51,7 @@ impl Runs {
     }
 }
 
-/// Runs every case so many times and returns the runs in the order of the cases. A real device may refuse or miss some:
+/// Runs every case `replicates` times and returns the runs in the order of the cases. A real device may refuse or miss some:
 /// then there are fewer runs of a case or none, and the notes say why.
 pub(crate) fn measured(
     cases: &[Case],

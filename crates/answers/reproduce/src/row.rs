@@ -10,13 +10,13 @@ pub struct Row {
     pub paper: String,
     /// Name of the figure or table.
     pub figure: String,
-    /// What is measured.
+    /// The measured quantity.
     pub metric: String,
     /// Under which conditions.
     pub case: String,
-    /// What the paper prints; `None`: its text gives no number.
+    /// The value that the paper prints; `None`: its text gives no number.
     pub paper_value: Option<f64>,
-    /// What the models give.
+    /// The value of the models or of the real device.
     pub ours: f64,
     /// Unit of both.
     pub unit: String,
@@ -62,7 +62,7 @@ impl Row {
 
     /// With the paper's value and how far off ours may be, relative (0.03 is 3 %).
     pub fn value(self, paper_value: f64, tolerance: f64) -> Row {
-        // What is exactly at the limit, as decimals, is within it.
+        // A value exactly at the limit, as decimals, is within it.
         let near = (self.ours - paper_value).abs() <= (tolerance + 1e-12) * paper_value.abs();
         Row { paper_value: Some(paper_value), within_tolerance: Some(near), judged: true, ..self }
     }

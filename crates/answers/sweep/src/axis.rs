@@ -23,7 +23,7 @@ pub enum AxisKind {
 /// An axis of a grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it sets.
+    /// The kind of value that it sets.
     pub kind: AxisKind,
     /// `device`, `scheduler`, `completion`, or the path of a key, such as `task.reader.size`.
     pub name: String,

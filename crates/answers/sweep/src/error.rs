@@ -27,7 +27,7 @@ pub enum Error {
     Folder {
         /// The folder.
         folder: String,
-        /// What is wrong, and what to do.
+        /// The problem, and the remedy.
         reason: String,
     },
     /// A part of the data set is damaged.

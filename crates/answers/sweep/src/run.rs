@@ -22,7 +22,7 @@ pub struct BatchSize {
 impl BatchSize {
     /// A batch took so long.
     pub fn record(&mut self, cells: u64, took: Duration) {
-        // What was long ago counts less: cells differ.
+        // Older batches count less: cells differ.
         if self.took > 10 * BATCH {
             self.cells = self.cells.div_ceil(2);
             self.took /= 2;
@@ -31,7 +31,7 @@ impl BatchSize {
         self.took += took;
     }
 
-    /// Cells for the next batch, where so many are left for so many workers.
+    /// Cells for the next batch, where `left` cells are left for `workers` workers.
     pub fn next(&self, left: u64, workers: u64) -> u64 {
         if self.cells == 0 {
             return 1;

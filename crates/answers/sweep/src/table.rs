@@ -39,7 +39,7 @@ struct Row {
     outcome: Result<RunResult, String>,
 }
 
-/// Rows that are encoded together. A batch that Ctrl-C ends has at most so many left to encode, and a part has few groups, for each
+/// Rows encoded together. A batch that Ctrl-C ends has at most this many left to encode, and a part has few groups, for each
 /// takes 10 kB by itself.
 const GROUP_ROWS: usize = 250;
 

@@ -30,7 +30,7 @@ pub(super) fn train(args: &LearnTrain) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// What decides the result, as a command line: no path, so that the same data anywhere gives the same bytes.
+/// The options that decide the result, as a command line: no path, so that the same data anywhere gives the same bytes.
 fn described(args: &LearnTrain) -> String {
     let mut text = format!("learn train --task {} --method {}", args.inputs.task, args.method);
     let options = [("--features", &args.inputs.features), ("--split", &args.split), ("--device", &args.device)];

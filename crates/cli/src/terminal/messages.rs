@@ -1,4 +1,4 @@
-//! What goes to stdout and stderr, and how wide.
+//! Output on stdout and stderr, and its width.
 
 use std::io::{self, IsTerminal, Write};
 

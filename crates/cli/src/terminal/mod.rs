@@ -1,4 +1,4 @@
-//! What a terminal shows: results of the libraries as text, the progress of long work, and the end by Ctrl-C.
+//! Output on a terminal: results of the libraries as text, the progress of long work, and the end by Ctrl-C.
 //!
 //! A function `*_text` returns the text of a result and prints nothing. Comparisons, and results that also have a page, are in
 //! `dumbwaiter-report`.

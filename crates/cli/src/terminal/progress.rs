@@ -39,7 +39,7 @@ impl Watched {
         Ok(Watched { progress, control })
     }
 
-    /// What the runs observe.
+    /// The control that the runs observe.
     pub fn control(&self) -> &Control {
         &self.control
     }

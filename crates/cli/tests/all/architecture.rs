@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What stands in the third column of crates that may know all others.
+/// Third column of crates that may know all others.
 const KNOWS_ALL: &str = "all floors";
 
 fn root() -> PathBuf {
@@ -123,7 +123,7 @@ fn files_of_crates_that_pages_name_are_there() {
             let path: String =
                 text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || "/_-.".contains(*c)).collect();
             let path = path.trim_end_matches('.');
-            // What the page has its reader write.
+            // Files that the page has its reader write.
             if ["reads_first.rs", "reads_first.md", "my-drive.toml"].iter().any(|new| path.ends_with(new)) {
                 continue;
             }

@@ -308,7 +308,7 @@ fn a_full_disk_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = file(&dir, "small.toml", SMALL.as_bytes());
     refused_after_work(&["compare", &scenario, "--json", "/dev/full"], &["/dev/full"]);
-    // What can be written is, the JSON before all else.
+    // Outputs that can be written are written, the JSON before all else.
     let json = dir.path().join("r.json");
     refused_after_work(
         &["compare", &scenario, "--html", "/dev/full", "--json", json.to_str().unwrap()],

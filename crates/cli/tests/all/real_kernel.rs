@@ -93,7 +93,7 @@ fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
     let members = |group: &str| -> Vec<u32> {
         read(top.join(group).join("cgroup.procs")).lines().filter_map(|pid| pid.parse().ok()).collect()
     };
-    // What is seen while it runs, in the order of first sight.
+    // Values seen while it runs, in the order of first sight.
     let (mut weights, mut priorities, mut homes) = (Vec::new(), Vec::new(), Vec::new());
     let note = |seen: &mut Vec<String>, what: String| {
         if !seen.contains(&what) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// What `recommend` says of a device, in seconds of time; in more where a busy machine did not make `enough` of them.
+/// Advice of `recommend` for a device, in seconds of time; in more where a busy machine did not make `enough` of them.
 fn advised(path: &Path, dir: &Path, seconds: u64, more: &[&str], enough: impl Fn(&[Value]) -> bool) -> (Value, String) {
     let before = scheduler_of(path);
     let out = dir.join("advice.json");
@@ -120,6 +120,6 @@ fn recommend_ends_early_with_what_it_knows() {
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(130), "{said}");
     assert_eq!(scheduler_of(&path), before);
-    // What is set has not run twice yet.
+    // The current scheduler has not run twice yet.
     assert!(!out.exists() && said.contains("interrupted too early"), "{said}");
 }

@@ -20,7 +20,7 @@ rw = "randread"
 iodepth = 16
 "#;
 
-/// What the kernel has set for a device: its scheduler, that one's settings, and the limit of requests.
+/// The kernel's settings of a device: its scheduler, that one's settings, and the limit of requests.
 fn settings_of(device: &Path) -> Vec<(String, String)> {
     let name = device.file_name().unwrap().to_str().unwrap();
     let queue = format!("/sys/block/{name}/queue");

@@ -63,7 +63,7 @@ fn a_result_can_be_gone_on_with() {
         let whole = ok(&quick(input, &["--json", "-"]));
         let mut part: Value = serde_json::from_str(&whole).unwrap();
         let runs = part["runs"].as_array_mut().unwrap();
-        // What was restored is not made again: a mark in it stays.
+        // Restored runs are not made again: a mark in one stays.
         runs.truncate(3);
         runs[0]["seed"] = 4242.into();
         std::fs::write(&path, part.to_string()).unwrap();

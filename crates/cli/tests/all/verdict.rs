@@ -67,7 +67,7 @@ fn the_json_has_a_verdict_for_each_device_and_says_where_it_comes_from() {
     assert!(provenance["version"].is_string() && provenance["machine"].is_null() && provenance["drive"].is_null());
     let command = provenance["command"].as_str().unwrap();
     assert!(command.starts_with("dumbwaiter compare ") && !command.contains("--jobs"), "{command}");
-    // What is printed and how many run at once changes no byte.
+    // The format of the output and the number of concurrent runs change no byte.
     let again = compared(dir.path(), "b.json", &["--jobs", "2", "--format", "csv"]);
     assert_eq!(text, std::fs::read_to_string(again).unwrap());
 }

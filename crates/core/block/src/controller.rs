@@ -19,7 +19,7 @@ use crate::finished::Finished;
 use crate::scheduler::{Event, Handover, Scheduler, Setup, Tunable, TunableError, set_tunable};
 use crate::{Context, Errno, Io, Nanos, RequestId, TaskId, TenantId};
 
-/// What becomes of an I/O as it was submitted.
+/// Outcome for an I/O as it was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BioAnswer {
     /// It goes on.
@@ -30,7 +30,7 @@ pub enum BioAnswer {
     Refuse(Errno),
 }
 
-/// What becomes of an I/O that merged with nothing and needs a request.
+/// Outcome for an I/O that merged with nothing and needs a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAnswer {
     /// It goes on.
@@ -51,7 +51,7 @@ pub enum Adjustment {
     Scheduler(Box<dyn Scheduler>, Handover),
 }
 
-/// What a call of a controller leads to.
+/// I/Os that a controller call released, and adjustments that it asked for.
 #[derive(Default)]
 pub struct Effects {
     pub(crate) released: std::collections::VecDeque<RequestId>,
@@ -101,12 +101,12 @@ impl ControlSetting {
     }
 }
 
-/// What stands between a task and the scheduler: a limit, a throttle, a deadline, an exchange of the scheduler.
+/// A stage between a task and the scheduler: a limit, a throttle, a deadline, an exchange of the scheduler.
 pub trait Controller: Send {
     /// Its name, by which a block layer finds it: one controller of a name at most.
     fn name(&self) -> &'static str;
 
-    /// It joins the chain of a block layer with this set-up. So many I/Os are under way, by number of the tenant: it will hear
+    /// It joins the chain of a block layer with this set-up. `under_way`: I/Os in flight, by number of the tenant: it will hear
     /// of their ends without having heard of their beginnings.
     fn attached(&mut self, setup: &Setup, under_way: &mut dyn Iterator<Item = u32>, ctx: &Context<'_>) {
         let _ = (setup, under_way, ctx);

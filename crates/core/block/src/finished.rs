@@ -5,7 +5,7 @@ use crate::{Errno, Io, Nanos};
 /// A finished I/O with its times.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// What was submitted.
+    /// The I/O as submitted.
     pub io: Io,
     /// When.
     pub submit: Nanos,

@@ -1,4 +1,4 @@
-//! What an error says of a name that does not exist: the most similar one, and which there are.
+//! Hints in errors about a name that does not exist: the most similar name, and the names that exist.
 
 /// The end of such an error: "; did you mean `bs`?", or nothing where no name is similar.
 pub fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {

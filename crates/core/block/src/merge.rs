@@ -133,7 +133,7 @@ pub fn compatible(request: &Request, io: &Io) -> bool {
     !request.sealed && alike(&request.io, io)
 }
 
-/// Would the request with so many sectors and segments more stay within the limits?
+/// Would the request stay within the limits with this many sectors and segments more?
 pub(crate) fn fits(request: &Request, first: u64, sectors: u32, segments: u16, limits: &Limits) -> bool {
     let total = u64::from(request.sectors) + u64::from(sectors);
     let entries = u32::from(request.segments) + u32::from(segments);

@@ -8,7 +8,7 @@ pub const SECTOR_BYTES: u64 = 512;
 /// One I/O as it is submitted (Linux: bio).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Io {
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// Marks.
     pub flags: Flags,

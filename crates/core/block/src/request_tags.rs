@@ -58,7 +58,7 @@ impl RequestTags {
         }
     }
 
-    /// Takes a free slot; with a `limit` below the depth, one of the so many slots that such callers may use.
+    /// Takes a free slot; with a `limit` below the depth, one of the `limit` slots that such callers may use.
     pub fn take(&mut self, limit: u32) -> Option<u32> {
         if !self.has_free() {
             return None;

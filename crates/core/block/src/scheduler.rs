@@ -192,7 +192,7 @@ pub struct Tunable {
     pub max: i128,
     /// Value in a new scheduler.
     pub default: i128,
-    /// What it controls, in one sentence.
+    /// The behaviour that it controls, in one sentence.
     pub help: &'static str,
 }
 

@@ -91,7 +91,7 @@ fn a_full_disk_leaves_the_old_file_and_nothing_else() {
     put(&path, "old").unwrap();
     let error = write(&path, |out| out.write_all(&vec![b'x'; 1 << 20])).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    // What is still in a buffer when the disk is full.
+    // The disk is full while data is still in a buffer.
     let error = write(&path, |out| (0..100_000).try_for_each(|i| writeln!(out, "{i}"))).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(dir.path())), ("old", vec!["r.json".to_owned()]));

@@ -1,5 +1,5 @@
-//! What of Linux others need: the block layer as a subject (what a path is, the settings of a disk's queue, weights of cgroups, I/O
-//! priorities, loop devices and mounts), its [`recording`], [`meters`] of energy and CPU time, and what a [`service`] needs.
+//! Interfaces to Linux: the block layer as a subject (the kind of a path, the settings of a disk's queue, weights of cgroups, I/O
+//! priorities, loop devices and mounts), its [`recording`], [`meters`] of energy and CPU time, and the parts of a [`service`].
 //!
 //! Every change is put back: when its guard is dropped, on a signal (see [`undo::on_signals`]), and, after a
 //! crash, by the next process that calls [`undo::leftovers`].

@@ -1,4 +1,4 @@
-//! What to put back of a queue, and the state in which it is ours to put back.
+//! The original settings of a queue, and the state in which they are ours to put back.
 
 use std::collections::BTreeMap;
 

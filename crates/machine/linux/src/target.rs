@@ -1,4 +1,4 @@
-//! What a path is: a file, a disk or a partition; its sizes and limits; what uses it; and whether it may be written.
+//! Facts of a path: a file, a disk or a partition; its sizes and limits; its users; and whether it may be written.
 
 use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -56,7 +56,7 @@ fn in_dev(path: &Path) -> Option<PathBuf> {
 pub struct PathFacts {
     /// The path as given.
     pub path: PathBuf,
-    /// What it is.
+    /// File, disk or partition.
     pub kind: Kind,
     /// Device number of a disk or partition.
     pub dev: Option<(u32, u32)>,

@@ -54,7 +54,7 @@ pub struct Limits {
 /// A completed I/O; times count from the start of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// What it was.
+    /// The I/O.
     pub access: Access,
     /// Submission.
     pub submitted: Nanos,

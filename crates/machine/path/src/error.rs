@@ -24,7 +24,7 @@ pub enum Error {
     Completion {
         /// The target.
         path: PathBuf,
-        /// What was asked for.
+        /// The completion mode that was asked for.
         completion: String,
         /// Why not, and how to enable it.
         reason: String,
@@ -34,13 +34,13 @@ pub enum Error {
     Setup {
         /// The target.
         path: PathBuf,
-        /// What is wrong.
+        /// The part of the set-up that the disk cannot send.
         reason: String,
     },
     /// An I/O that this disk does not take; nothing of it was submitted.
     #[error("{op} of {sectors} sectors at sector {sector}: {reason}")]
     Refused {
-        /// What was asked for.
+        /// Its operation.
         op: Op,
         /// First sector.
         sector: u64,

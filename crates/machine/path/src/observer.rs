@@ -5,7 +5,7 @@ use dumbwaiter_block::Op;
 /// A request as the device gets it, after merging and splitting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// First sector, 512 bytes each.
     pub sector: u64,

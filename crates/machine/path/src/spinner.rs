@@ -16,7 +16,7 @@ const COUNTED_MAX: Nanos = Nanos::from_us(256);
 /// Waits between two trials: at first, and after many with the same winner.
 const FIRST_HOLD: u32 = 2_048;
 const LONGEST_HOLD: u32 = 65_536;
-/// So many spins in vain, one after another, start a trial early.
+/// This many spins in vain, one after another, start a trial early.
 const VAIN_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

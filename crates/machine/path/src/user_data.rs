@@ -1,4 +1,4 @@
-//! What a completion entry answers: the layout of `user_data` in the ring.
+//! The operation that a completion entry answers: the layout of `user_data` in the ring.
 //!
 //! ```text
 //! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none (or, with bit 61, command), 3 receive

@@ -7,7 +7,7 @@ use dumbwaiter_block::{Errno, Nanos, Op};
 pub struct VirtualRequest {
     /// Its number, handed back with the completion.
     pub tag: u32,
-    /// What to do.
+    /// Its operation.
     pub op: Op,
     /// The data must be permanent at completion.
     pub fua: bool,

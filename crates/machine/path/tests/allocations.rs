@@ -16,7 +16,7 @@ const DEPTH: u64 = 16;
 const BLOCKS: u64 = 64;
 const IOS: u64 = 4_000;
 
-/// What the I/Os carry.
+/// The data of the I/Os.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Scratch,
@@ -46,7 +46,7 @@ impl Load {
         self.disk.submit(io, data).unwrap();
     }
 
-    /// Allocations for the last half of so many I/Os.
+    /// Allocations for the last half of [`IOS`] I/Os.
     fn allocations(&mut self) -> u64 {
         for number in 0..DEPTH {
             self.submit(number, None);

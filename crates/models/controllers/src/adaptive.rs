@@ -32,12 +32,12 @@ pub struct Candidate {
     pub build: Build,
 }
 
-/// What to choose from, and by which goal.
+/// The candidates to choose from, the method of choice and the goal.
 #[derive(Clone)]
 pub struct Plan {
-    /// What decides.
+    /// The method of choice.
     pub by: By,
-    /// What to improve.
+    /// The metric to improve.
     pub goal: Goal,
     /// Drain the device at an exchange.
     pub freeze: bool,

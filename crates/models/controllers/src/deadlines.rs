@@ -32,7 +32,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// With so many I/Os under way that began before.
+    /// With `outstanding` I/Os in flight that were submitted earlier.
     fn with_under_way(outstanding: u64) -> Progress {
         Progress { outstanding, since: UNKNOWN, ..Progress::default() }
     }

@@ -20,13 +20,13 @@ const START: u32 = 32;
 const LADDER: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, LARGEST];
 /// Part of the reference's throughput that is enough; measured ones vary by two percent.
 const ENOUGH: f64 = 0.97;
-/// What an I/O costs beside its bytes, as bytes: small I/Os count by number, large ones by size.
+/// Cost of an I/O beside its bytes, as bytes: small I/Os count by number, large ones by size.
 const IO_COST_BYTES: u64 = 16 << 10;
 /// Part of what a tenant has outstanding that may be in the device, percent; the rest waits, for the scheduler to choose from.
 const BACKLOG_PERCENT: u64 = 75;
 /// How often the load is looked at.
 const LOOK: Nanos = Nanos::from_ms(10);
-/// A period takes at least so long and so many I/Os, but never longer than the longest.
+/// A period takes at least the shortest time and this many I/Os, but never longer than the longest.
 const SHORTEST: Nanos = Nanos::from_ms(50);
 const LONGEST: Nanos = Nanos::from_secs(1);
 const PERIOD_IOS: u64 = 400;
@@ -39,7 +39,7 @@ const PAUSE: Nanos = Nanos::from_secs(1);
 /// How long a result holds, unless I/Os become twice as large or half as large.
 const HOLD: Nanos = Nanos::from_secs(60);
 
-/// What the disk has moved since the start, and what it has to do.
+/// I/Os and bytes that the disk has completed since the start, and its backlog.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     ios: u64,
@@ -133,7 +133,7 @@ enum Phase {
     },
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Found {
     depth: u32,
@@ -272,7 +272,7 @@ impl Search {
     }
 }
 
-/// What a tenant has under way, and what all have moved.
+/// I/Os in flight of each tenant, and the I/Os and bytes that all have completed.
 #[derive(Clone, Debug, Default)]
 struct Moved {
     ios: u64,

@@ -1,4 +1,4 @@
-//! What stands between a task and the scheduler, without clock or I/O: one controller a file, each a
+//! Controllers between a task and the scheduler, without clock or I/O: one controller a file, each a
 //! [`dumbwaiter_block::Controller`].
 //!
 //! | controller | what it does |

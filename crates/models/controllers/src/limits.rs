@@ -1,4 +1,4 @@
-//! Limits: a tenant, with the tenants nested in it, gets so many I/Os and bytes per second and no more.
+//! Limits: a tenant, with the tenants nested in it, gets this many I/Os and bytes per second and no more.
 //!
 //! An I/O beyond them is parked, and its task goes on, as behind Linux's io.max. Each limit lets a short burst through at once and
 //! the rest at an even rate. Those of one tenant keep their order.
@@ -190,7 +190,7 @@ impl Controller for Limits {
         let which = SETTINGS.iter().position(|setting| setting.tunable.name == name);
         if let (Scope::Tenant(tenant), Some(which)) = (scope, which) {
             self.tenant(tenant).buckets[which] = (value > 0).then(|| TokenBucket::new(value as u64));
-            // What it allows is seen at the next tick, also by tenants nested in it.
+            // The next tick applies the new limit, also to tenants nested in it.
             self.tenants.iter_mut().for_each(|own| own.due = Nanos::ZERO);
         }
     }

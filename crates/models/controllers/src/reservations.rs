@@ -34,16 +34,16 @@ const NEAR: f64 = 0.25;
 /// Time in which a debt is paid back, and over which rates are averaged, seconds.
 const DEBT_S: f64 = 0.5;
 const AVERAGE_S: f64 = 0.1;
-/// A tenant that had nothing under way at so many reviews in a row needs no more than its own weight.
+/// A tenant that had nothing in flight at this many reviews in a row needs no more than its own weight.
 const IDLE_REVIEWS: u32 = 4;
 /// The most that a reservation can raise a weight to, before all weights are scaled to what a scheduler takes.
 const MAX_RAISED: f64 = 1e6;
 /// The largest weight after scaling: schedulers share in finer pieces at small weights, but steps of one must be small beside it.
 const LARGEST_SCALED: f64 = 2048.0;
-/// Weights are scaled up by at most so much, for finer steps.
+/// Largest factor by which weights are scaled up, for finer steps.
 const MAX_SCALE: f64 = 64.0;
 
-/// What is known of a tenant.
+/// State of a tenant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// Its own weight; 0: there is no such tenant.
@@ -192,7 +192,7 @@ impl Controller for Reservations {
     }
 }
 
-/// What all weights are multiplied by, so that the largest is one that a scheduler shares finely and small ones have fine steps. A
+/// The factor of all weights, so that the largest is one that a scheduler shares finely and small ones have fine steps. A
 /// power of two, so that it seldom changes.
 fn scale(largest: f64) -> f64 {
     let exponent = (LARGEST_SCALED / largest).log2().floor();

@@ -1,4 +1,4 @@
-//! What a tenant may have, as scenarios and servers state it.
+//! Limits and reservations of a tenant, as scenarios and servers state them.
 
 use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
 

@@ -1,8 +1,8 @@
-//! A rate limit: so many units per second, with a short burst.
+//! A rate limit: a number of units per second, with a short burst.
 
 use dumbwaiter_block::Nanos;
 
-/// What may come at once after a pause: so much of a second's worth.
+/// The largest burst after a pause, as the time in which the rate allows it.
 const BURST: Nanos = Nanos::from_ms(10);
 
 /// Lets units through at a rate. It keeps the time at which it would be empty, so that no fraction of a unit is lost.

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(done.len(), 100);
     }
 
-    /// What a drive does with the same commands, one each 20 microseconds.
+    /// Completions of a drive that gets the same commands, one each 20 microseconds.
     fn completions(mut device: Box<dyn Device>, change: impl Fn(&mut dyn Device, u32)) -> Vec<(u32, Nanos)> {
         let mut done = Vec::new();
         for tag in 0..300 {

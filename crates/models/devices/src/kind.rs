@@ -1,4 +1,4 @@
-//! What each kind of device does with its parameters.
+//! The parameters of each kind of device, and the device built from them.
 
 use std::sync::Arc;
 

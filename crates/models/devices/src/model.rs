@@ -56,7 +56,7 @@ macro_rules! kinds {
         }
 
         impl DeviceModel {
-            /// What kind of device.
+            /// The kind of device.
             pub fn kind(&self) -> Kind {
                 match self.params {
                     $(Params::$kind(_) => Kind::$kind,)*
@@ -174,7 +174,7 @@ impl DeviceModel {
 pub struct ModelInfo {
     /// `kind:name`.
     pub name: &'static str,
-    /// What kind of device.
+    /// The kind of device.
     pub kind: Kind,
     /// One line.
     pub about: &'static str,

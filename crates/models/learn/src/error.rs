@@ -25,9 +25,9 @@ pub enum ModelError {
     /// The checksum of the weights does not match.
     #[error("the checksum of the weights is {found}, the file says {expected}: it was damaged or changed")]
     Checksum {
-        /// What the file says.
+        /// The checksum in the file.
         expected: String,
-        /// What the weights have.
+        /// The checksum of the weights.
         found: String,
     },
     /// A weight is not a number, or too large.
@@ -54,17 +54,17 @@ pub enum ModelError {
     /// The self-test of the file fails.
     #[error("the self-test gives {found}, the file says {expected}")]
     SelfTest {
-        /// What the file says.
+        /// The output in the file.
         expected: f32,
-        /// What inference gives.
+        /// The output of inference.
         found: f32,
     },
     /// A model of another kind is needed.
     #[error("a {found} model; a {expected} model is needed here")]
     Kind {
-        /// What is needed.
+        /// The kind that is needed.
         expected: &'static str,
-        /// What it is.
+        /// The kind of the model.
         found: &'static str,
     },
     /// A dump of another program cannot be read.
@@ -72,7 +72,7 @@ pub enum ModelError {
     Import {
         /// The program.
         format: &'static str,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
 }

@@ -39,7 +39,7 @@ pub struct Purpose {
     pub kind: Kind,
     /// Its inputs.
     pub features: FeatureSet,
-    /// What its output means.
+    /// The meaning of its output.
     pub target: OutputKind,
     /// Names of the workloads, in the order of its outputs; empty but for classifiers.
     pub classes: Vec<String>,

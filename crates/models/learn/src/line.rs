@@ -95,7 +95,7 @@ impl LatencyLine {
         LatencyLine::default()
     }
 
-    /// A request of so many sectors took `latency`.
+    /// A request of this many sectors took `latency`.
     pub fn learn(&mut self, op: Op, sectors: u64, latency: Nanos) {
         self.lines[kind(op)].learn(sectors, latency.0);
     }

@@ -37,7 +37,7 @@ impl Network {
         }
     }
 
-    /// What the inputs after the candidate's own contribute.
+    /// The contribution of the inputs after the candidate's own.
     pub fn share(&self, shared: &[f32]) -> Shared {
         match self {
             Network::Dense(net) => net.share(shared),

@@ -177,7 +177,7 @@ pub struct Tenant {
     pub ioprio: Option<Ioprio>,
     /// An I/O of its tasks whose predicted wait is longer is refused.
     pub deadline: Option<Nanos>,
-    /// What it may have at most, and what it gets whatever others do.
+    /// Its limits, and the service reserved for it whatever others do.
     pub limits: TenantLimits,
     /// Whether it is the focus of latency metrics, such as an interactive user; recommendations look at its latency.
     pub focus: bool,
@@ -224,7 +224,7 @@ impl Default for Scenario {
             name: String::new(),
             description: String::new(),
             devices: strings(&["hdd:st1000dm003", "ssd:850pro-256"]),
-            // What a current kernel offers, and ours.
+            // The schedulers of a current kernel, and ours.
             schedulers: ["none", "mq-deadline", "kyber", "bfq", "headway"].map(SchedulerSpec::named).to_vec(),
             completion: vec![Completion::Interrupt],
             queue_depth: None,

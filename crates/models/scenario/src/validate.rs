@@ -44,7 +44,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// What is compared: devices, schedulers and completion methods.
+    /// Checks the lists to compare: devices, schedulers and completion methods.
     fn validate_lists(&self, known_scheduler: NameCheck<'_>, known_device: NameCheck<'_>) -> Result<(), Error> {
         let fail = |place: &str, reason: &str| Err(Error::invalid(place, reason));
         if self.devices.is_empty() {

@@ -93,7 +93,7 @@ pub struct MClock {
     limited_waits: u64,
 }
 
-/// What a request costs, in parts of [`REQUEST_COST`].
+/// Cost of a request, in parts of [`REQUEST_COST`].
 fn cost_of(request: &Request) -> u64 {
     REQUEST_COST + if request.io.op.carries_data() { u64::from(request.sectors) / SECTORS_PER_COST } else { 0 }
 }

@@ -96,7 +96,7 @@ macro_rules! has_settings {
 }
 pub(crate) use has_settings;
 
-/// What users see of the rows.
+/// The tunables of the rows, as users see them.
 pub(crate) const fn tunables<S, const N: usize>(rows: &[Setting<S>; N]) -> [Tunable; N] {
     let mut tunables = [rows[0].tunable; N];
     let mut i = 1;

@@ -66,7 +66,7 @@ impl Device {
 
 /// A scheduler whose state is checked after every event.
 pub(crate) trait Checked: Scheduler + Replayable {
-    /// What a check remembers for the next one.
+    /// State that a check keeps for the next one.
     type Memory: Default;
 
     /// Panics if its state is inconsistent.
@@ -108,7 +108,7 @@ pub(crate) struct Lab<S: Checked> {
     pub(crate) done: Vec<(usize, Nanos)>,
     /// The state is checked after every event.
     pub(crate) check: bool,
-    /// Every so many dispatches are not the scheduler's choice; 0: none.
+    /// One in this many dispatches is not the scheduler's choice; 0: none.
     pub(crate) force: usize,
     pub(crate) device: Device,
     /// The client of each request.

@@ -37,12 +37,12 @@ pub(crate) struct FormatRow {
     pub(crate) open: fn(Input, &Opening) -> Opened,
     /// Of formats whose traces have several events of a request: which may count as its arrival.
     pub(crate) arrivals: Option<Arrivals>,
-    /// What users should know of its traces.
+    /// A note for users on its traces.
     pub(crate) note: Option<&'static str>,
     pub(crate) writer: Option<Start>,
 }
 
-/// What the first lines of a file showed.
+/// Findings in the first lines of a file.
 #[derive(Default)]
 pub(crate) struct Tried {
     pub(crate) events: usize,

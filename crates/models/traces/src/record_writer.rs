@@ -1,4 +1,4 @@
-//! What the writer of a format does, whatever the file and its compression.
+//! The writer of a format, whatever the file and its compression.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use dumbwaiter_block::Nanos;
 use super::columns::{Columns, Layout};
 use super::record::{Known, Record};
 
-/// What the writer of a format is told of a file.
+/// Description of a file for the writer of a format.
 pub(crate) struct Writing {
     /// The columns to write, of delimited text.
     pub(crate) columns: Option<Columns>,
@@ -17,7 +17,7 @@ pub(crate) struct Writing {
     pub(crate) known: Known,
 }
 
-/// What a format can express.
+/// Fields and times that a format can express.
 pub(crate) struct Expressible {
     pub(crate) fields: Known,
     /// Measured times.

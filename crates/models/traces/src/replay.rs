@@ -23,7 +23,7 @@ pub const REPLAY_TASKS_MAX: u16 = 4096;
 pub const LOOK_AHEAD_RECORDS: usize = 1 << 16;
 /// Unit that scaling moves as a whole, in sectors (1 MiB), so that neighbouring blocks stay neighbours.
 const SCALE_UNIT: u64 = 2048;
-/// Regions of trace devices begin at multiples of so many sectors (4 KiB).
+/// Regions of trace devices begin at multiples of this many sectors (4 KiB).
 const REGION_ALIGNMENT: u64 = 8;
 /// Reasons of readers for records that are no I/O of the block layer: leaving them out changes no load.
 const NO_IO: [&str; 2] = [NO_SECTOR, NO_DATA];

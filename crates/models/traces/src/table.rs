@@ -146,7 +146,7 @@ fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
     exact.or_else(|| all.iter().find(|(_, n)| *n > want)).map(|(d, _)| *d)
 }
 
-/// What the fields of a line say.
+/// Parsed fields of a line.
 struct Fields<'a> {
     record: Record,
     offset: u64,

@@ -69,7 +69,7 @@ pub(crate) trait Source: Send {
     }
 }
 
-/// What the reader of a format is told of a file.
+/// Description of a file for the reader of a format.
 pub(crate) struct Opening<'a> {
     /// Name of the format.
     pub(crate) format: &'static str,

@@ -22,11 +22,11 @@ pub(crate) struct OptionRow {
     /// Its name and its other names, or the names of the several. One that ends in `*` stands for all that begin so.
     names: &'static str,
     pub(crate) effect: Effect,
-    /// What it does, why it is ignored, or what to use instead.
+    /// Its effect, why it is ignored, or the option to use instead.
     pub(crate) about: &'static str,
 }
 
-/// What becomes of an option.
+/// Treatment of an option.
 pub(crate) enum Effect {
     /// It describes the I/O of a job.
     Job(JobOption),

@@ -45,7 +45,7 @@ pub struct RunOptions {
 pub struct RunSummary {
     /// The state before the settings were restored.
     pub status: Status,
-    /// What could not be restored, one line each.
+    /// Settings that could not be restored, one line each.
     pub problems: Vec<String>,
     /// Whether any disk was present at the end.
     pub has_disks: bool,

@@ -34,7 +34,7 @@ pub enum State {
     Acting,
     /// The pilot may not change its settings, so it only advises.
     NotPermitted {
-        /// What was refused.
+        /// The refusal, in words.
         why: String,
     },
     /// Another user changed a setting: nothing is written until `pilot resume`.
@@ -89,7 +89,7 @@ pub struct DevicePilot {
     pub(crate) next: Nanos,
 }
 
-/// What a turn observed before its decision.
+/// Observations of a turn before its decision.
 pub(crate) struct Look {
     pub(crate) now: Nanos,
     pub(crate) measured: Measured,

@@ -10,15 +10,15 @@ pub enum Error {
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what is expected.
+        /// The defect, and the expected form.
         reason: String,
     },
     /// A file, a socket or a thread.
     #[error("{what}: {source}")]
     Io {
-        /// What failed.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The kernel.

@@ -55,7 +55,7 @@ pub struct Counters {
     pub in_flight: u64,
 }
 
-/// What to restore after a crash.
+/// The record for restoring settings after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The settings before the first change.
@@ -106,7 +106,7 @@ pub trait Port {
     /// Reads the requests' events since the last call, in order of time, and returns how many were lost.
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault>;
 
-    /// What a request reads or writes: the kernel's flags tell of metadata only.
+    /// Kind of the data that a request reads or writes: the kernel's flags tell of metadata only.
     fn tag(&self, event: &LiveEvent) -> IoTag {
         if event.meta { IoTag::META } else { IoTag::UNKNOWN }
     }

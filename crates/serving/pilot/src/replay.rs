@@ -63,7 +63,7 @@ struct ReplayPort {
     counters: Counters,
     /// Not read yet, in order of time.
     events: Vec<LiveEvent>,
-    /// What the trace says of requests whose events were not read before the last call: by time, sector and whether it is a write.
+    /// The trace's tags of requests whose events were not read before the last call: by time, sector and whether it is a write.
     tags: BTreeMap<(u64, u64, bool), IoTag>,
     /// When that call was.
     read_at: Nanos,

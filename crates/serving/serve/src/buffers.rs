@@ -17,7 +17,7 @@ const TRIMMED_BYTES: u64 = 8 << 20;
 #[derive(Default)]
 struct Class {
     free: Vec<Buffer>,
-    /// The fewest that were free since the last [`Buffers::trim`]: so many were of no use.
+    /// The fewest that were free since the last [`Buffers::trim`]: this many were of no use.
     fewest: usize,
 }
 
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(buffers.take(5000, 0).unwrap().len(), 5000);
     }
 
-    /// Takes so many buffers of `bytes` at once, and puts them back.
+    /// Takes `count` buffers of `bytes` at once, and puts them back.
     fn use_at_once(buffers: &mut Buffers, count: usize, bytes: usize) {
         let taken: Vec<Buffer> = (0..count).map(|_| buffers.take(bytes, 0).unwrap()).collect();
         taken.into_iter().for_each(|buffer| buffers.put(buffer));

@@ -15,7 +15,7 @@ pub enum DeviceDepth {
     /// 32, or what the device can.
     #[default]
     Default,
-    /// So many, 1 to 4096, or what the device can.
+    /// This many, 1 to 4096, or what the device can.
     Fixed(u32),
     /// The smallest depth that moves at least 95 % of what the device can, found by trials while it serves.
     Auto,

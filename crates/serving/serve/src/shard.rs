@@ -437,7 +437,7 @@ impl Shard {
             self.is_touched[*index as usize] = false;
             self.serve(*index)?;
         }
-        // What was touched meanwhile is kept for the next turn.
+        // Clients touched meanwhile are kept for the next turn.
         let mut again = std::mem::replace(&mut self.touched, touched);
         self.touched.clear();
         self.touched.append(&mut again);

@@ -11,9 +11,9 @@ const LOST_CPU: Duration = Duration::from_micros(20);
 /// Sleeps without a look after the CPU was lost: at first, and where it is lost again and again.
 const FIRST_PAUSE: u32 = 16;
 const LONGEST_PAUSE: u32 = 1024;
-/// So many requests are worth a system call at once.
+/// This many requests are worth a system call at once.
 const ENOUGH: u32 = 16;
-/// A sleep after so many requests costs each of them little, and a look would cost more.
+/// A sleep after this many requests costs each of them little, and a look would cost more.
 const SHARED_BY: u64 = 8;
 /// Spins between two looks at a driver that is offering requests, about 0.3 µs.
 const SETTLE: u32 = 16;
@@ -76,7 +76,7 @@ impl Spinner {
         !self.off && !self.length.is_zero() && self.pause == 0
     }
 
-    /// A sleep is over, before which drivers had offered so many requests since the sleep before it.
+    /// A sleep is over, before which drivers had offered this many requests since the sleep before it.
     pub(crate) fn slept(&mut self, time: Duration, requests: u64) {
         self.pause = self.pause.saturating_sub(1);
         self.length = match time < LONGEST {

@@ -332,7 +332,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A name in exactly so many columns; a longer one loses its end.
+/// A name in exactly `columns` columns; a longer one loses its end.
 fn fitted(name: &str, columns: usize) -> String {
     match name.chars().count() > columns {
         true => name.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),

@@ -32,7 +32,7 @@ pub(crate) struct Volume {
     disk_events: Vec<Event>,
     /// Owners of watched descriptors, by the watch's index.
     watchers: Vec<u32>,
-    /// Direct I/O takes memory that is aligned to so many bytes.
+    /// Alignment of memory for direct I/O, in bytes.
     pub(crate) memory_align: usize,
     /// A flush failed: what was written before may be lost, and no later flush can say otherwise.
     pub(crate) flush_failed: bool,
@@ -426,7 +426,7 @@ impl Volume {
         parked_ns
     }
 
-    /// What the search for a depth has found, by name; `None` without a search.
+    /// Counters of the search for a depth, by name; `None` without a search.
     pub(crate) fn depth_search(&self) -> Option<BTreeMap<&'static str, u64>> {
         let search = self.disk.layer().controller(depth_search::NAME)?;
         let mut counters = BTreeMap::new();

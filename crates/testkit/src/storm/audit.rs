@@ -1,4 +1,4 @@
-//! What must hold of a harness during and after a run.
+//! Invariants of a harness during and after a run.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub fn tags(harness: &Harness) {
         for request in tagged {
             *pools.entry((traits.single_queue && request.sync()).then_some(request.io.tenant)).or_default() += 1;
         }
-        // What `none` had admitted, as many as the device takes, stays when a scheduler with fewer tags takes over.
+        // Requests that `none` had admitted, as many as the device takes, stay when a scheduler with fewer tags takes over.
         let admitted =
             if harness.layer().switches().count > 0 { setup.device_depth.max(setup.hw_queues.into()) } else { 0 };
         let most = setup.nr_requests.max(admitted);

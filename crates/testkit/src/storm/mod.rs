@@ -67,10 +67,10 @@ pub fn take(harness: &mut Harness, step: &Step) {
     harness.issue_all();
 }
 
-/// What a storm broke.
+/// A storm's violation of an invariant.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// What does not hold.
+    /// The violated invariant.
     pub reason: String,
     /// The shortest workload found that shows it.
     pub plan: Plan,
@@ -119,6 +119,6 @@ pub fn check_unless(make: Make<'_>, cases: u32, seed: u64, cancelled: &dyn Fn() 
 
 fn told(why: &(dyn std::any::Any + Send)) -> String {
     let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
-    // What follows is the state of the whole block layer.
+    // The further lines are the state of the whole block layer.
     text.and_then(|text| text.lines().next()).unwrap_or("panicked").to_owned()
 }

@@ -4,7 +4,7 @@ use crate::notation::show;
 use dumbwaiter_block::{Config, Flags, Io, IoClass, Ioprio, Limits, Nanos, Op, Setup, TaskId, TenantId};
 use proptest::prelude::*;
 
-/// What happens next.
+/// The next step of a storm.
 #[derive(Clone, Copy)]
 pub enum Step {
     /// Submit, into the task's plug or not.
@@ -57,7 +57,7 @@ pub struct Plan {
     limits: Limits,
     /// For the settings of the scheduler.
     pub draws: Vec<u64>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 

@@ -14,16 +14,16 @@ use crate::race::{Decision, Gain, Loss, Race};
 use crate::sentence::{list, p_text};
 use crate::{Document, Metric, Unit};
 
-/// What to set, for machines.
+/// The recommendation for one device, for machines.
 #[derive(Serialize)]
 pub struct Advice {
     /// The path of the device.
     pub device: String,
     /// The goal, by its name.
     pub goal: String,
-    /// What decides, in a sentence.
+    /// The deciding criterion, in a sentence.
     pub criterion: String,
-    /// What is set now.
+    /// The current setting.
     pub current: String,
     /// The scheduler to use.
     pub recommended: String,
@@ -35,7 +35,7 @@ pub struct Advice {
     pub certainty: String,
     /// The recommendation in a sentence.
     pub sentence: String,
-    /// What changes, and with which confidence; `null` where nothing does.
+    /// The gain of the change, and its confidence; `null` where nothing changes.
     pub gain: Option<Gain>,
     /// Schedulers that do not differ significantly from the recommended one.
     pub ties: Vec<String>,
@@ -89,7 +89,7 @@ pub struct Survey<'a> {
     pub notes: Vec<String>,
 }
 
-/// What to set, from the runs of a survey.
+/// The recommendation from the runs of a survey.
 pub fn advice(mut found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     let Commands { apply, undo, udev_rule } = set_and_undo(&found);
     let (confidence, certainty, sentence) = answer(&found);
@@ -183,7 +183,7 @@ fn document(found: &mut Survey<'_>, sentence: &str, results: Vec<RunResult>) -> 
 }
 
 impl Advice {
-    /// What to do in a few words, and how sure that is: `use kyber instead of none · clear (p = 0.003)`.
+    /// The recommendation in a few words, and how sure it is: `use kyber instead of none · clear (p = 0.003)`.
     pub fn headline(&self) -> String {
         let what = match (self.keep, self.confidence) {
             (true, _) => format!("keep {}", self.current),

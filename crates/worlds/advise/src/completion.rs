@@ -1,4 +1,4 @@
-//! What polling would give and cost, beside interrupts, under the recommended scheduler.
+//! Gain and cost of polling compared with interrupts, under the recommended scheduler.
 
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, holm};
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub struct Method {
 pub struct Methods {
     /// Figures by depth and method.
     pub measured: Vec<Method>,
-    /// What to do, in a sentence.
+    /// The recommendation, in a sentence.
     pub sentence: String,
     /// How to do it, or what is in the way; one line each.
     pub how: Vec<String>,
@@ -77,7 +77,7 @@ fn measured(results: &[RunResult], methods: &[String]) -> Vec<Method> {
             });
         }
     }
-    // Several methods at several depths: so many chances to find a difference where there is none.
+    // Several methods at several depths: this many tests may find a difference where there is none.
     let p: Vec<f64> = all.iter().map(|m: &Method| m.median.as_ref().map_or(f64::NAN, |gain| gain.p)).collect();
     for (method, p) in all.iter_mut().zip(holm(&p)) {
         if let Some(gain) = &mut method.median {

@@ -1,4 +1,4 @@
-//! What a decision depends on beside the runs: which schedulers can be set, and whether the machine was quiet.
+//! Conditions of a decision beside the runs: which schedulers can be set, and whether the machine was quiet.
 
 use dumbwaiter_measure::SIGNIFICANCE;
 use dumbwaiter_scenario::SchedulerSpec;

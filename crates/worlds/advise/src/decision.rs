@@ -21,7 +21,7 @@ const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
 /// Runs of which one mean is over twice another do not show that there is no difference, even if chance explains it.
 const TIE_SEEN_WITHIN: f64 = 1.0;
-/// What single runs must differ by to count as different: p99 latencies of equal runs seldom differ by a quarter.
+/// Smallest difference between single runs that counts: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
 /// Differences on a drive without a queue up to which they are the scheduler's own CPU time.
 const IDLE_WITHIN: f64 = 0.10;
@@ -74,7 +74,7 @@ pub(crate) enum Doubt {
 pub(crate) struct Decision {
     /// The one that looks best.
     pub(crate) leader: usize,
-    /// What decided; where nothing did, the first criterion.
+    /// The metric that decided; where nothing did, the first criterion.
     pub(crate) metric: Metric,
     /// The first criterion that can decide.
     pub(crate) primary: Metric,
@@ -114,7 +114,7 @@ pub(crate) struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// What decides, in order: the goal's criteria that are defined for these runs.
+    /// The deciding metrics, in order: the goal's criteria that are defined for these runs.
     pub(crate) fn criteria(&self) -> Vec<Metric> {
         let runs: Vec<&RunResult> = self.groups.iter().flatten().copied().collect();
         let defined = |metrics: Vec<Metric>| -> Vec<Metric> {
@@ -189,7 +189,7 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
         .collect();
     let entrants = if settable.len() >= 2 { settable.clone() } else { all };
     let all_criteria = field.criteria();
-    // What was unfinished at the end leaves a lower bound; where no entrant has more, the figure says nothing.
+    // I/Os unfinished at the end make a figure a lower bound; where no entrant has more, the figure says nothing.
     let known = |metric: &Metric| {
         let mut bounded =
             entrants.iter().map(|i| &field.rows[*i]).filter(|row| row.mean(*metric).is_finite()).peekable();

@@ -1,4 +1,4 @@
-//! What differs between two comparisons: before and after a new kernel, or two drives.
+//! Differences between two comparisons: before and after a new kernel, or two drives.
 
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use serde::Serialize;
@@ -69,7 +69,7 @@ pub struct Difference {
     pub effect: f64,
     /// 95 % confidence interval of `effect`, for all schedulers of a device together; `null` for single runs, and where one starved.
     pub ci95: Option<[f64; 2]>,
-    /// What that means.
+    /// The conclusion from it.
     pub verdict: Change,
 }
 

@@ -33,7 +33,7 @@ pub struct Document {
     /// Versions of the program, the kernel and the device models, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// What the reader must know before the answer: how much of a trace was left out.
+    /// Warnings to read before the answer: how much of a trace was left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Notes for the reader: skipped records, an interruption, assumptions.
@@ -48,7 +48,7 @@ pub struct Document {
     /// The scenarios, where there are several; each has a variant of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<Suite>,
-    /// What to do on each device, by its name; with variants `DEVICE, VARIANT`.
+    /// The recommendation for each device, by its name; with variants `DEVICE, VARIANT`.
     #[serde(default)]
     pub verdict: BTreeMap<String, Verdict>,
     /// The runs, in the order of the matrix.

@@ -102,7 +102,7 @@ fn mean(figures: &[Figure]) -> f64 {
     if starved(figures) > 0 { f64::INFINITY } else { sample(figures).mean }
 }
 
-/// The p value of each scheduler's difference from the `reference`, by Holm's correction for so many tests at once, and the
+/// The p value of each scheduler's difference from the `reference`, by Holm's correction for all these tests together, and the
 /// test. None for the reference itself and where no test is possible.
 fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<Test>> {
     let pairs = |figures: &[Figure]| figures.iter().map(|f| (f.seed, f.value)).collect::<Vec<_>>();

@@ -1,11 +1,11 @@
-//! What a user wants, and what decides then.
+//! The goal of a user, and the metrics that decide for it.
 
 use dumbwaiter_measure::RunResult;
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Metric;
 
-/// What a user wants most: the metric to optimise, among the schedulers that keep a given part of
+/// The goal of a user: the metric to optimise, among the schedulers that keep a given part of
 /// the best throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,7 +50,7 @@ impl Goal {
         self.row().1
     }
 
-    /// What decides, most important first. A later metric decides where the earlier ones show no practical difference.
+    /// The deciding metrics, most important first. A later metric decides where the earlier ones show no practical difference.
     pub(crate) fn criteria(self, runs: &[&RunResult]) -> Vec<Metric> {
         let weights_differ = runs.iter().any(|run| {
             let mut due = run.tenants.iter().map(|tenant| tenant.weight);

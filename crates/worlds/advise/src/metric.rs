@@ -13,7 +13,7 @@ struct MetricRow {
     key: &'static str,
     /// In a sentence; followed by the focus where it is `of_focus`.
     name: &'static str,
-    /// What the name means, where it does not say that itself.
+    /// Explanation of the name, where it does not explain itself.
     meaning: &'static str,
     /// Of its column, beside the unit; below the tenants of the focus where it is `of_focus`.
     heading: &'static str,
@@ -236,7 +236,7 @@ impl Metric {
         }
     }
 
-    /// What is shown where a run starved.
+    /// The text shown where a run starved.
     pub fn starved(self) -> &'static str {
         self.row().starved
     }

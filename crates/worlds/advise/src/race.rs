@@ -29,7 +29,7 @@ pub struct Race {
     pub schedulers: Vec<String>,
     /// The one that is set.
     pub current: String,
-    /// What the recommendation aims at.
+    /// The goal of the recommendation.
     pub goal: Goal,
 }
 
@@ -275,7 +275,7 @@ impl Race {
             let found = p_values(&self.current).into_iter().find(|(name, _)| **name == winner);
             let difference = Gain { p: found.map_or(f64::NAN, |(_, p)| p), ..gain(ranking.metric, 0, &winner) };
             let better = ranking.metric.better(difference.then, difference.now);
-            // What is set stays, unless another is better by more than chance and by an amount that can be noticed.
+            // The current setting stays, unless another is better by more than chance and by an amount that can be noticed.
             if better && difference.p <= SIGNIFICANCE && difference.change.abs() > SAME {
                 (winner, Some(difference), None)
             } else {

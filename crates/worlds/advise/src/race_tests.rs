@@ -39,7 +39,7 @@ fn race(schedulers: &[&str], current: &str) -> Race {
 /// A scheduler's p99 and MB/s where it decides, its MB/s at the other point, and how much all of that scatters.
 type Nature = (&'static str, f64, f64, f64, f64);
 
-/// What a device of this nature would give in a round: alternating up and down, by another amount in each.
+/// Result of a round on a device of this nature: alternating up and down, by another amount in each.
 fn one(nature: &Nature, point: &str, round: u64) -> RunResult {
     let (name, p99, mb, deep, spread) = *nature;
     // Steps that are not the same for all, so that nothing is paired by accident.
@@ -48,7 +48,7 @@ fn one(nature: &Nature, point: &str, round: u64) -> RunResult {
     run(point, name, round, p99 * scatter, if point == "shared" { mb } else { deep } * (2.0 - scatter))
 }
 
-/// Runs the race on a device of this nature, at most so many rounds; the results and how many runs it took.
+/// Runs the race on a device of this nature, at most `rounds` rounds; the results and how many runs it took.
 fn raced(race: &Race, natures: &[Nature], rounds: u64) -> Vec<RunResult> {
     let mut results = Vec::new();
     for round in 0..rounds {

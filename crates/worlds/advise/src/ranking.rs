@@ -26,7 +26,7 @@ pub struct Ranking {
     pub focus: Focus,
     /// The schedulers, the recommended one first.
     pub rows: Vec<RankingRow>,
-    /// What to do, and how sure that is.
+    /// The recommendation, and how sure it is.
     pub verdict: Verdict,
 }
 

@@ -113,7 +113,7 @@ fn each_device_has_its_own_ranking_and_no_runs_give_none() {
     assert!(rank(&[], Goal::Balanced).is_empty());
 }
 
-/// One I/O of a tenant: submitted at and taking so many ms; unfinished where that is beyond the end.
+/// One I/O: its tenant, the time of submission and the latency, ms; unfinished if it completes after the end.
 type Request = (u32, u64, u64);
 
 /// A second after a warm-up of 100 ms, in which the tenant `waits` has the focus and `works` moves 1 MB per I/O.

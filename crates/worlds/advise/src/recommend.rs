@@ -25,7 +25,7 @@ pub struct Recommendation {
     pub metric: String,
     /// [`crate::Focus::name`] of the requests whose latency counted.
     pub focus: String,
-    /// What to do, and why, as one sentence.
+    /// The recommendation and its reason, as one sentence.
     pub sentence: String,
     /// The reason, a clause without a full stop.
     pub reason: String,

@@ -15,7 +15,7 @@ use crate::row::{Axes, RankingRow};
 const P99_REQUESTS_MIN: u64 = 1000;
 /// A difference that people would notice if it were there.
 const LARGE: f64 = 0.10;
-/// A list in a sentence has so many entries at most.
+/// Most entries of a list in a sentence.
 const LISTED_MAX: usize = 3;
 
 /// `12 %`, `1.2 %`.
@@ -318,7 +318,7 @@ impl Words<'_> {
             (a, b) => format!("{a} to {b}"),
         };
         let names: Vec<String> = d.pool.iter().map(|i| self.name(*i)).collect();
-        // What a wide bound leaves open is not claimed.
+        // The sentence claims nothing that a wide bound leaves open.
         let found = match self.largest_difference() {
             Some(by) if by > LARGE => "these runs show no difference",
             _ => "no practical difference",
@@ -508,7 +508,7 @@ impl Words<'_> {
             let more = percent(rate(&i) / own(Metric::MbPerS) - 1.0);
             found.push(format!("{} moves {more} more, with a {} of {}", self.name(i), self.figure(), self.value(i)));
         }
-        // What the floor costs: by what would decide without it.
+        // Cost of the floor: by the metric that would decide without it.
         let metric =
             if d.metric == Metric::MbPerS && self.field.goal != Goal::Throughput { Metric::FocusP99 } else { d.metric };
         let better = |i: &usize| metric.worse_by(own(metric), self.row(*i).mean(metric)) > 0.25;

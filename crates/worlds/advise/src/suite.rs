@@ -18,7 +18,7 @@ pub struct SuiteCase {
     pub device: String,
     /// The variant of its runs.
     pub variant: String,
-    /// What kind of drive it is, for people; empty outside of suites.
+    /// The class of the drive, for people; empty outside of suites.
     #[serde(default)]
     pub drive_class: String,
     /// How much of the drive holds data, in percent; `null` where the scenario decides.

@@ -19,7 +19,7 @@ pub(crate) fn read(submit: Nanos, latency: Nanos, bytes: u64) -> Completed {
     }
 }
 
-/// A run of one second with so many reads of 100 us, 10 us apart, whose figures the tests then set.
+/// A run of one second with `reads` reads of 100 us, 10 us apart, whose figures the tests then set.
 pub(crate) fn template(reads: u64) -> RunResult {
     let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
     let mut recorder = Recorder::new(config);

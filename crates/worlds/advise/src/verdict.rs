@@ -1,4 +1,4 @@
-//! What a comparison says to do on one device, and how sure it is.
+//! The recommendation of a comparison for one device, and how sure it is.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct Verdict {
     pub decided_by: String,
     /// The schedulers that competed: they can be set, starve nothing and keep the throughput.
     pub pool: Vec<String>,
-    /// What they had to keep: `at least 90 % of the best throughput`.
+    /// The throughput that they had to keep: `at least 90 % of the best throughput`.
     pub pool_rule: String,
     /// Of the pool: no significant or useful difference from the best.
     pub ties: Vec<String>,

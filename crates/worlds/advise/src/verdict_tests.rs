@@ -54,7 +54,7 @@ fn results() -> impl Strategy<Value = Results> {
     })
 }
 
-/// What can be read off the results without any test.
+/// Figures read off the results without any test.
 struct Truth {
     p99: BTreeMap<&'static str, f64>,
     rate: BTreeMap<&'static str, f64>,
@@ -284,7 +284,7 @@ fn a_throughput_that_varies_rules_nothing_out() {
     assert_eq!(verdict.recommended.as_deref(), Some("alpha"), "{}", verdict.sentence());
 }
 
-/// Three runs of each, in the first of which so much of one scheduler's reads is left waiting.
+/// Three runs of each, in the first of which this part of one scheduler's reads is left waiting.
 fn with_one_unknown(results: &Results, name: &str, unknown: f64) -> Verdict {
     let mut runs = runs_of(results);
     let first = runs.iter_mut().find(|run| run.scheduler == name).unwrap();

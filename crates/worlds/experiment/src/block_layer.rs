@@ -4,7 +4,7 @@ use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Setup, Stack, TickClock}
 use dumbwaiter_scenario::{Scenario, SchedulerChange};
 use dumbwaiter_schedulers::{Choice, ChoiceError};
 
-/// What a world says of its device and its host, where the scenario does not.
+/// Properties of a world's device and its host, where the scenario does not set them.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockDevice {
     /// Requests that the device takes.

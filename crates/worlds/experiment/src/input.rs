@@ -19,7 +19,7 @@ use crate::until::Until;
 pub struct Experiment {
     /// The load, the devices and the schedulers.
     pub scenario: Scenario,
-    /// What the recommendation aims at.
+    /// The goal of the recommendation.
     pub goal: Goal,
     /// Remarks on the files it was read from.
     pub notes: Vec<String>,
@@ -89,7 +89,7 @@ pub struct Overrides {
     pub duration: Option<Nanos>,
     /// Time before it.
     pub warmup: Option<Nanos>,
-    /// End a run after so many I/Os.
+    /// End a run after this many I/Os.
     pub limit: Option<u64>,
     /// Runs of each combination.
     pub replicates: Option<u32>,

@@ -4,7 +4,7 @@
 //! the same device. [`compare`] builds the matrix of an [`Experiment`], runs it in any world and returns the ranked
 //! document; [`Matrix`] is the loop below it, for those who want the results one by one.
 //!
-//! What compares does not know which world it drives.
+//! The comparison does not know which world it drives.
 #![forbid(unsafe_code)]
 
 mod block_layer;

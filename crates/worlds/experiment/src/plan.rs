@@ -106,7 +106,7 @@ fn timed(scenario: &Scenario, length: Nanos) -> Scenario {
     Scenario { warmup, duration: Some(Nanos(length.0 - warmup.0)), ..scenario.clone() }
 }
 
-/// Divides `budget` for so many schedulers; `polled`: the device can be polled, so that there is more to find out.
+/// Divides `budget` for this many schedulers; `polled`: the device can be polled, so that there is more to find out.
 pub(crate) fn plan(budget: Nanos, schedulers: usize, polled: bool) -> Result<Plan, Failure> {
     let n = schedulers.max(1) as u64;
     let percent = if polled { 80 } else { 90 };

@@ -48,7 +48,7 @@ pub struct Subject {
 pub struct SurveyLoad {
     /// Its name in the results.
     pub name: &'static str,
-    /// What it does.
+    /// Its description.
     pub about: &'static str,
     /// The figure to show of it.
     pub metric: Metric,
@@ -56,7 +56,7 @@ pub struct SurveyLoad {
 
 /// The result of a survey.
 pub struct Surveyed {
-    /// What to set.
+    /// The recommendation.
     pub advice: Advice,
     /// The loads, the deciding one first.
     pub loads: Vec<SurveyLoad>,
@@ -219,7 +219,7 @@ impl Runs<'_> {
             return Ok(false);
         }
         let result = match crate::matrix::run_one(cell, self.world, self.control) {
-            // What was found before stays found.
+            // Results from before the failure are kept.
             Err(failure) if !self.results.is_empty() || failure.kind != FailureKind::Refused => {
                 self.failure = (failure.kind != FailureKind::Interrupted).then(|| failure.of(cell));
                 return Ok(false);

@@ -59,7 +59,7 @@ pub struct About {
 /// May runs be made at the same time?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concurrency {
-    /// So many at a time; results do not depend on it.
+    /// This many at a time; results do not depend on it.
     Independent(usize),
     /// One after the other, since they share a device. Each replicate starts at another cell, so that a drift of the
     /// device favours no place in the order.

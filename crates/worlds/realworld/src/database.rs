@@ -203,7 +203,7 @@ fn seed_of(cell: &Cell) -> u64 {
     u64::from(cell.replicate) + 1
 }
 
-/// Why no database of so many pairs can be made on the device.
+/// Why no database of this many pairs can be made on the device.
 fn refusal(device: &DeviceUnderTest, pairs: u64) -> Option<String> {
     let (path, uses) = (device.path().display(), &device.facts().uses);
     let new = device.options().database.folder.is_none();

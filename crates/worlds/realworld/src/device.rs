@@ -122,7 +122,7 @@ impl DeviceUnderTest {
         &self.path
     }
 
-    /// What it is.
+    /// Facts of its path: kind, size, model and users.
     pub fn facts(&self) -> &target::PathFacts {
         &self.facts
     }

@@ -33,9 +33,9 @@ pub struct DatabaseOptions {
 }
 
 impl DatabaseOptions {
-    /// What is filled in a few minutes.
+    /// Size that is filled in a few minutes.
     pub const BYTES: u64 = 8_000_000_000;
-    /// What is filled in a few seconds.
+    /// Size that is filled in a few seconds.
     pub const BYTES_QUICK: u64 = 64_000_000;
 }
 

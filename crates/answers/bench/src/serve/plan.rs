@@ -1,10 +1,10 @@
-//! What a comparison of servers measures.
+//! Plan of a comparison of servers.
 
 use std::path::PathBuf;
 
 use dumbwaiter_block::Nanos;
 
-/// What is measured, and with what.
+/// The loads to measure, and the programs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The `dumbwaiter` program, which is run as our server.

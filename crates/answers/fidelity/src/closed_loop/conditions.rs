@@ -1,4 +1,4 @@
-//! What a recording's JSON says of the device and of the load.
+//! Device and load of a recording, from its JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the kernel did in a recording: bytes and latencies, from the arrival of each I/O to its completion.
+//! The kernel's figures in a recording: bytes and latencies, from the arrival of each I/O to its completion.
 
 use std::collections::BTreeMap;
 

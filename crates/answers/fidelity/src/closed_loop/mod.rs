@@ -129,12 +129,12 @@ struct Case {
     parties: Vec<Party>,
 }
 
-/// What is compared with the kernel's figures: those of a run, or of a second recording.
+/// Figures to compare with the kernel's: those of a run, or of a second recording.
 struct Figures {
     mb_per_s: f64,
     mean_us: f64,
     p95_us: f64,
-    /// What each party moved, in any unit; `None` where a party is missing.
+    /// Service of each party, in any unit; `None` where a party is missing.
     moved: Option<Vec<f64>>,
 }
 
@@ -150,7 +150,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What a recording says of its device and load; the reason where it is none.
+/// Device and load of a recording; the reason where it has none.
 fn read_conditions(files: &Files) -> Result<Result<Conditions, String>, recording::Error> {
     match Conditions::read(&files.description) {
         Ok(about) => Ok(Ok(about)),

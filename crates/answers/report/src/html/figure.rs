@@ -1,4 +1,4 @@
-//! What every plot has: the runs of a scheduler, a caption, logarithmic axes.
+//! Parts of every plot: the runs of a scheduler, a caption, logarithmic axes.
 
 use super::palette::Look;
 use dumbwaiter_advise::independent;

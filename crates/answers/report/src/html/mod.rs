@@ -92,7 +92,7 @@ struct Section {
     runs_each: usize,
     /// Any figure was tested for significance.
     tested: bool,
-    /// What the mark of schedulers that the kernel lacks means.
+    /// Explanation of the mark of schedulers that the kernel lacks.
     absent_note: Option<String>,
     /// Name and unit of each column.
     columns: Vec<(String, &'static str)>,
@@ -161,7 +161,7 @@ fn page_of(document: &Document, advice: Option<front::AdviceView>) -> String {
             },
         )
     };
-    // What the rest of the page leaves. `<` takes more bytes in a script than in the results.
+    // Bytes that the rest of the page leaves. `<` takes more bytes in a script than in the results.
     let room = detail::PAGE_BYTES_MAX.saturating_sub(with("", None).len() + 1000);
     let (mut results, mut left_out) = detail::results(document, room);
     if in_script(&results).len() > room {

@@ -76,9 +76,9 @@ pub struct HeatMap {
     pub rows: Vec<String>,
     /// The figure, row by row.
     pub values: Vec<Vec<f64>>,
-    /// What is written into the cells, row by row.
+    /// Texts of the cells, row by row.
     pub labels: Vec<Vec<String>>,
-    /// What is shown where a pointer rests on a cell, row by row.
+    /// Texts shown where a pointer rests on a cell, row by row.
     pub notes: Vec<Vec<String>>,
 }
 

@@ -59,7 +59,7 @@ pub fn runs(schedulers: usize, replicates: u32) -> Vec<RunResult> {
     runs
 }
 
-/// What a survey of a disk might have found, with runs that `survey` holds.
+/// A possible result of a survey of a disk, with runs that `survey` holds.
 #[allow(unreachable_pub)] // Included by unit tests too.
 #[allow(dead_code)]
 pub fn advice(mut survey: Document) -> Advice {

@@ -96,7 +96,7 @@ pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     Ok(out)
 }
 
-/// What is taken away from both, and how.
+/// A mechanism taken away from both, and how.
 struct Without {
     name: &'static str,
     /// Settings of the scheduler.

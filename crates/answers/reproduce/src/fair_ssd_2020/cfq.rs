@@ -113,7 +113,7 @@ pub(super) fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     Ok(out)
 }
 
-/// Four tenants of [`WEIGHTS`], each with so many reads outstanding.
+/// Four tenants of [`WEIGHTS`], each with `depth` reads outstanding.
 fn by_depth(depth: u32, scheduler: &str, effort: &Effort<'_>) -> Result<Case, Error> {
     let mut text = head(effort, SSD) + "\n";
     for (i, weight) in WEIGHTS.into_iter().enumerate() {

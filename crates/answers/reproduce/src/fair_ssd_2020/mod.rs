@@ -78,7 +78,7 @@ fn head(effort: &Effort<'_>, device: &str) -> String {
     format!("duration = \"{seconds}s\"\nwarmup = \"{}s\"", effort.pick(4, 3))
 }
 
-/// What each tenant runs before it is measured: a virtual machine boots. BFQ sizes its budgets by the drive's rate once it has seen 32 slots
+/// Load of each tenant before it is measured: a virtual machine boots. BFQ sizes its budgets by the drive's rate once it has seen 32 slots
 /// of 20 ms or more, which every machine in use has; before, its slots are a fifth as long.
 const BOOT: &str = "rw = \"randread\"\nbs = \"4k\"\niodepth = 8\nruntime = \"2s\"\n";
 

@@ -50,7 +50,7 @@ const KINDS: [Kind; 3] = [
 /// Work is a multiple of the largest I/O.
 const UNIT_BYTES: u64 = 64 << 10;
 
-/// What a device runs: kinds that it allows, how much work a phase of each is, and how much there is of all.
+/// Plan of a device's runs: kinds that it allows, the work of a phase of each, and the phases of each in a run.
 struct Plan<'a> {
     kinds: Vec<(&'a Kind, u64)>,
     /// Phases of each kind in a run.

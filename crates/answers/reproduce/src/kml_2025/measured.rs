@@ -1,4 +1,4 @@
-//! What the paper claims, measured in the simulator.
+//! Claims of the paper, measured in the simulator.
 
 use dumbwaiter_measure::RunResult;
 

@@ -7,7 +7,7 @@ use crate::replicates::{Runs, case, replicated};
 use crate::{Case, Effort, Error, FigureResult};
 
 pub(super) const FIXED: [&str; 5] = ["none", "mq-deadline", "bfq", "kyber", "headway"];
-/// What Linux chooses for a device with one hardware queue.
+/// Linux's choice for a device with one hardware queue.
 const DEFAULT: usize = 1;
 pub(super) const ADAPTIVE: [&str; 3] = ["adaptive:by=model", "adaptive:by=trial", "adaptive"];
 /// All of them.

@@ -86,7 +86,7 @@ fn table_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     Ok(FigureResult { rows, notes, ..FigureResult::default() })
 }
 
-/// What one point of a sweep runs: its tasks for a number.
+/// Tasks of one point of a sweep, for a number.
 type Load = fn(rw: &str, n: u32) -> String;
 
 fn one_tenant(rw: &str, n: u32) -> String {
@@ -175,7 +175,7 @@ fn figure_4(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     }
     let (mut out, runs) = sweep("figure-4", "tenants", &mixes(tenants), &[&ENERGY], effort)?;
     out.rows.extend(gap("figure-4", &runs));
-    // What a real machine draws after the run is not measured.
+    // Power of a real machine after the run is not measured.
     if !effort.real() {
         let watts = |r: &RunResult| r.energy.as_ref().map_or(0.0, |e| e.joules / r.duration_s);
         let load = runs.iter().map(|r| r.most(watts)).fold(0.0, f64::max) - R230.idle_w;

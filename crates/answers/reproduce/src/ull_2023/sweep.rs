@@ -55,7 +55,7 @@ impl Measure {
     }
 }
 
-/// What was swept.
+/// Axes of a sweep.
 pub(super) struct Swept<'a> {
     pub(super) figure: &'a str,
     /// Name of the axis.

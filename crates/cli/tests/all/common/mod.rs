@@ -1,4 +1,4 @@
-//! What tests of real runs have in common.
+//! Helpers for tests of real runs.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};

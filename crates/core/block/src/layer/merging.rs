@@ -169,7 +169,7 @@ impl BlockLayer {
         self.absorbed_leaves(now, survivor, id);
     }
 
-    /// What the scheduler wants to send along with its choice becomes part of it.
+    /// Merges the requests that the scheduler wants to send along with its choice into that choice.
     #[inline]
     pub(super) fn join_followers(&mut self, now: Nanos, chosen: RequestId) {
         loop {

@@ -23,7 +23,7 @@ macro_rules! each_controller {
     }};
 }
 
-/// What I/Os ask on their way.
+/// Admission of I/Os by controllers.
 impl BlockLayer {
     /// Asks the links from `from` on whether an I/O may pass. Answers with the first that does not let it.
     fn ask_bio(&mut self, now: Nanos, io: &Io, from: usize) -> Option<(usize, BioAnswer)> {
@@ -108,7 +108,7 @@ impl BlockLayer {
     }
 }
 
-/// What controllers hear.
+/// Notifications of controllers.
 impl BlockLayer {
     #[inline]
     pub(super) fn controllers_see_arrival(&mut self, now: Nanos, io: &Io) {
@@ -170,7 +170,7 @@ impl BlockLayer {
     }
 }
 
-/// What goes on.
+/// Effects of controllers.
 impl BlockLayer {
     /// Carries out what controllers asked for.
     #[inline]

@@ -17,7 +17,7 @@ const TASKS: u32 = 6;
 struct Moody {
     name: &'static str,
     chance: u64,
-    /// What it parked or holds, in order.
+    /// I/Os that it parked or holds, in order.
     kept: VecDeque<RequestId>,
     next_tick: Option<Nanos>,
 }
@@ -282,7 +282,7 @@ impl Driver {
         self.check();
     }
 
-    /// What controllers keep waits.
+    /// Controllers check the state of the I/Os that they keep.
     fn check(&self) {
         let (requests, tenants) = (self.layer.requests(), self.layer.tenants());
         let ctx = Context { now: self.now, requests, tenants, busy: false };

@@ -1,4 +1,4 @@
-//! What a world knows of a run beside its I/Os.
+//! Facts of a run that a world knows beside the I/Os.
 
 use crate::application::ApplicationStats;
 use crate::result::{Ledger, Merges};

@@ -19,7 +19,7 @@ type Name = String;
 /// The default weight, where a group has no file of its own weight.
 const DEFAULT_WEIGHT: u32 = 100;
 
-/// What changed.
+/// A change of a group or a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     /// A group has this weight now.

@@ -25,7 +25,7 @@ pub enum LiveKind {
 pub struct LiveEvent {
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: LiveKind,
     /// The process that was running; of an arrival, the one that submits.
     pub pid: u32,

@@ -19,7 +19,7 @@ pub struct Options {
     pub length: Option<Duration>,
     /// Size of the kernel's buffer for each CPU in KiB.
     pub buffer_kb: u64,
-    /// Ends when so many bytes of events are in memory.
+    /// Ends when this many bytes of events are in memory.
     pub most_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ pub enum Method {
     Issues,
 }
 
-/// What was recorded.
+/// Summary of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Files that were written: none where a trace would hold no I/O.

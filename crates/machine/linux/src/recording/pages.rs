@@ -86,7 +86,7 @@ pub(crate) fn records(page: &[u8], each: &mut dyn FnMut(u64, &[u8])) -> Option<(
         let head = word(at)?;
         let (kind, delta) = (head & 31, u64::from(head >> 5));
         match kind {
-            // Padding: all of the rest, or so many bytes.
+            // Padding: all of the rest, or a given number of bytes.
             29 if delta == 0 => break,
             29 => {
                 now += delta;

@@ -142,7 +142,7 @@ pub(crate) struct Instance {
     _guard: Guard,
 }
 
-/// Makes a trace instance of this name, switched off, with monotonic times and a buffer of so many KiB for each CPU; the guard removes it.
+/// Makes a trace instance of this name, off, with monotonic times and a buffer of `buffer_kb` KiB per CPU; the guard removes it.
 pub(crate) fn make_instance(name: &str, buffer_kb: u64) -> Result<(PathBuf, Guard), Error> {
     let dir = root()?.join("instances").join(name);
     let make = || std::fs::create_dir(&dir).map_err(|e| Error::file("make the trace instance", &dir, e));

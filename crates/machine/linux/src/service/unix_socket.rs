@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(bind_unix(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
         drop(listener);
         drop(bind_unix(&path).unwrap());
-        // What is no socket stays.
+        // A path that is no socket stays.
         let file = dir.path().join("file");
         std::fs::write(&file, "x").unwrap();
         assert!(bind_unix(&file).is_err() && std::fs::read(&file).unwrap() == b"x");

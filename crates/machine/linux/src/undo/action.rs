@@ -1,4 +1,4 @@
-//! What puts one change back, as data: it is written to the journal and read by a later process.
+//! The action that puts one change back, as data: it is written to the journal and read by a later process.
 
 use std::path::{Path, PathBuf};
 

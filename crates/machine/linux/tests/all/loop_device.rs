@@ -18,7 +18,7 @@ fn device() -> Option<LoopDevice> {
     LoopDevice::new(Path::new("/dev/shm"), 16 * MIB)
 }
 
-/// What can be set. Statistics of the kernel's own making are no settings.
+/// The settings. Statistics of the kernel's own making are no settings.
 type Values = std::collections::BTreeMap<String, String>;
 
 /// Leaves the defaults, so that a restore that only sets defaults is found out.

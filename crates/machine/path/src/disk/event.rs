@@ -1,4 +1,4 @@
-//! What a turn of a disk answers with.
+//! Events that a turn of a disk returns.
 
 use dumbwaiter_block::{Errno, Finished, Op, SECTOR_BYTES};
 
@@ -62,7 +62,7 @@ pub struct RequestFailure {
 pub enum Outcome {
     /// With an error.
     Error(Errno),
-    /// It moved only so many bytes.
+    /// It moved only this many bytes.
     Short(u32),
 }
 

@@ -1,4 +1,4 @@
-//! What a disk keeps of requests while the device has them.
+//! A disk's records of the requests that the device has.
 
 use dumbwaiter_block::{Nanos, Op, RequestId};
 
@@ -58,7 +58,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// With room for so many results.
+    /// With room for this many results.
     pub(super) fn new(room: usize) -> Held {
         Held { done: Vec::with_capacity(room), ..Held::default() }
     }

@@ -1,4 +1,4 @@
-//! What ends a wait beside the device: watched descriptors, receives from sockets and commands to drivers.
+//! Listeners that end a wait beside the device: watched descriptors, receives from sockets and commands to drivers.
 #![allow(unsafe_code)]
 
 use std::any::Any;

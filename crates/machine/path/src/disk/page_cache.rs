@@ -262,7 +262,7 @@ pub(super) struct PageCache {
     in_place: InPlaceWrites,
 }
 
-/// What became of a transfer.
+/// Who takes a transfer: the ring, the writer thread, or nobody where it is done.
 pub(super) enum Taken {
     /// It is for the ring.
     No,

@@ -1,4 +1,4 @@
-//! What descriptors are watched for, and what they become ready for.
+//! Conditions for which descriptors are watched, and conditions that they report.
 
 /// Conditions for which a descriptor is watched. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

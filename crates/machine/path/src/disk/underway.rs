@@ -1,4 +1,4 @@
-//! What the kernel has until it answers.
+//! Operations that the kernel has not answered.
 
 /// All of one kind, by the number that the kernel knows each by.
 pub(super) struct Underway<T> {

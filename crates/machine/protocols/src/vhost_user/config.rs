@@ -51,7 +51,7 @@ impl ConfigSpace {
     pub fn new(facts: &BlockFacts) -> ConfigSpace {
         let mut space = ConfigSpace { bytes: [0; CONFIG_BYTES] };
         let block = facts.block_bytes.max(SECTOR_BYTES as u32);
-        // What a request should be at least: a page, where blocks are smaller.
+        // The smallest good size of a request: a page, where blocks are smaller.
         let physical_exponent = (4096 / block).max(1).trailing_zeros() as u8;
         space.put(12, &SEG_MAX.to_le_bytes());
         space.put(20, &block.to_le_bytes());

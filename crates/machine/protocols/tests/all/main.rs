@@ -1,3 +1,3 @@
-//! What clients may send, and what becomes of it.
+//! Messages of clients, well-formed or not, and their outcome.
 
 mod vhost_user;

@@ -104,7 +104,7 @@ impl Running {
     }
 }
 
-/// What to do next.
+/// The next step of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Continue.

@@ -14,7 +14,7 @@ use dumbwaiter_block::Nanos;
 
 use super::params::Params;
 
-/// What the drive knows of its bands and its persistent cache.
+/// The drive's record of its bands and its persistent cache.
 #[derive(Debug)]
 pub(super) struct Shingled {
     band_sectors: u64,

@@ -105,7 +105,7 @@ fn die_with_room(ftl: &mut Ftl, turn: u32) -> (u32, u64) {
     (turn, moved)
 }
 
-/// Collects garbage before a block must be opened, until so many blocks are free; whether that succeeds.
+/// Collects garbage before a block must be opened, until `free` blocks are free; whether that succeeds.
 fn make_room(ftl: &mut Ftl, die: u32, free: u32, moved: &mut u64) -> bool {
     while ftl.is_full(die) && ftl.free_blocks(die) < free {
         if ftl.has_no_garbage(die) {

@@ -52,7 +52,7 @@ type Measure = Box<dyn Fn(&DeviceModel) -> f64 + Send + Sync>;
 
 /// An expected figure: what to measure and what it should be.
 pub struct Expectation {
-    /// What is measured.
+    /// The measured quantity.
     pub measurement: String,
     /// Its unit.
     pub unit: &'static str,
@@ -95,7 +95,7 @@ impl Expectation {
 /// A measured figure.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Check {
-    /// What was measured.
+    /// The measured quantity.
     pub measurement: String,
     /// The expected value.
     pub target: String,

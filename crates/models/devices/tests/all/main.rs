@@ -1,4 +1,4 @@
-//! What must hold of every device model, in one program.
+//! Properties of every device model, and their validation, in one program.
 
 mod properties;
 mod validation;

@@ -46,7 +46,7 @@ pub enum OutputKind {
 pub struct About {
     /// Version of this description.
     pub format: u32,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Inputs, then the outputs of each layer. Trees: inputs and outputs.
     pub layers: Vec<usize>,

@@ -25,7 +25,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1; the header is line 1.
         line: usize,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
     /// The folder holds no data.
@@ -33,7 +33,7 @@ pub enum Error {
     Data {
         /// The folder.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         problem: String,
     },
     /// A model was refused.

@@ -17,7 +17,7 @@ const CLIP: f32 = 6.0;
 /// Added to standard deviations, as in inference.
 const LEAST_SCALE: f32 = 1e-6;
 
-/// What is minimised.
+/// The function that training minimises.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
     /// Cross-entropy over classes, each with a weight.
@@ -31,7 +31,7 @@ pub enum Loss {
 pub struct Plan {
     /// Outputs of each layer.
     pub widths: Vec<usize>,
-    /// What is minimised.
+    /// The function that training minimises.
     pub loss: Loss,
     /// Random seed.
     pub seed: u64,

@@ -250,7 +250,7 @@ impl Binned<'_> {
     }
 }
 
-/// What a tree is fitted to.
+/// The targets that a tree is fitted to, and its limits of growth.
 struct Fit<'a> {
     targets: &'a [f32],
     weights: &'a [f32],

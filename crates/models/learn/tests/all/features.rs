@@ -1,4 +1,4 @@
-//! What models get.
+//! The inputs of models.
 
 use dumbwaiter_block::{IoTag, Nanos, Op};
 use dumbwaiter_learn::{

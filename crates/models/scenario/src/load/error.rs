@@ -11,7 +11,7 @@ pub enum Error {
     Job {
         /// The task.
         task: String,
-        /// What is wrong.
+        /// The defect.
         cause: BuildError,
     },
     /// A trace cannot be read.

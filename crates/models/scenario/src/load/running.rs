@@ -11,7 +11,7 @@ use dumbwaiter_workloads::{ApplicationOutcome, Next, Want};
 use crate::load::change::Change;
 use crate::load::thread::Thread;
 
-/// What a thread does next.
+/// The next step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It submits this I/O, which counts as under way from now on.

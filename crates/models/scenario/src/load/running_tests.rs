@@ -20,7 +20,7 @@ struct Script(std::vec::IntoIter<Next>);
 impl Workload for Script {
     fn next(&mut self, now: Nanos) -> Next {
         match self.0.as_slice().first() {
-            // What is due is no reason to wait.
+            // A time that has come is no reason to wait.
             Some(Next::Wait(due)) if *due <= now => {
                 self.0.next();
                 self.next(now)

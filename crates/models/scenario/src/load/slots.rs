@@ -1,4 +1,4 @@
-//! What a world keeps of each I/O under way.
+//! Table of a world's I/Os in flight.
 
 /// Entries with numbers that are used again.
 pub struct Slots<T> {

@@ -1,4 +1,4 @@
-//! What is known of a process: how long it thinks between reads, and how far apart they are.
+//! Statistics of a process: how long it thinks between reads, and how far apart they are.
 
 use dumbwaiter_block::Nanos;
 
@@ -6,7 +6,7 @@ use dumbwaiter_block::Nanos;
 const STEP: Nanos = Nanos::from_us(250);
 /// Steps; longer think times count as the last one.
 const STEPS: usize = 48;
-/// With so many samples, all are halved: the past is forgotten.
+/// At this many samples, all are halved: the past is forgotten.
 const SAMPLES_MAX: u32 = 64;
 /// The mean positioning time follows the last eight reads or so.
 const MEAN_SHIFT: u32 = 3;
@@ -77,7 +77,7 @@ pub(super) struct Distances {
     mean_ns: [u64; 42],
 }
 
-/// What a distance costs before it was measured: more for each doubling.
+/// Assumed cost of a distance before it was measured: more for each doubling.
 const COST_AT_FIRST_NS: u64 = 300_000;
 
 impl Default for Distances {

@@ -11,7 +11,7 @@ use crate::mechanisms::wf2q::{Class, EntityId};
 /// A request of fewer sectors, alone, does not end the wait for more.
 const SMALL_SECTORS: u32 = 32;
 const IO_BOUND_WINDOW_NS: u64 = 200_000_000;
-/// So many prompt arrivals in a row make a queue I/O-bound (before mainline).
+/// This many prompt arrivals in a row make a queue I/O-bound (before mainline).
 const PROMPT: u32 = 120;
 
 impl Bfq {

@@ -30,7 +30,7 @@ impl Bfq {
         }
     }
 
-    /// Has the queue used so much of its slot that its seeks count?
+    /// Has the queue used enough of its slot that its seeks count?
     pub(super) fn used_much(&self, q: QueueId) -> bool {
         self.engine.entity(self.queues[q].entity).used > self.reference(q) / 8
     }

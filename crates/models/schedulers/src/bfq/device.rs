@@ -90,7 +90,7 @@ impl Device {
         self.hw_tag_samples = 0;
     }
 
-    /// So many sixteenths of the slots, at least one; of those at the time of attachment if limits stay those.
+    /// `sixteenths` of the slots, at least one; of those at the time of attachment if limits stay those.
     pub(super) fn part_of_slots(&self, sixteenths: u64, nr_requests: u32) -> u32 {
         let whole = u64::from(self.nr_requests_at_attach.unwrap_or(nr_requests));
         u32::try_from(whole * sixteenths / 16).unwrap_or(u32::MAX).min(nr_requests).max(1)

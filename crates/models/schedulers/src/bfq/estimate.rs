@@ -1,4 +1,4 @@
-//! What one slot's time allows at the peak rate of the device: the largest budget.
+//! The largest budget: the sectors of one slot's time at the peak rate of the device.
 
 use dumbwaiter_block::TickClock;
 
@@ -10,7 +10,7 @@ use super::settings::{DEFAULT_MAX_BUDGET, Values};
 /// Before mainline: shorter slots do not count for the peak rate, and slots shorter than the second not at all, µs.
 const MIN_PEAK_US: u64 = 20_000;
 const MIN_SLOT_US: u64 = 100;
-/// `budgets_assigned` after so many slots of the device that the reference budget is the measured one.
+/// From this value of `budgets_assigned` on, the reference budget is the measured one.
 const SETTLED: u32 = 194;
 /// The same in the original generation: slots of one queue.
 const SETTLED_SLOTS: u32 = 11;
@@ -48,7 +48,7 @@ impl DeviceEstimate {
         self.budgets_assigned = (self.budgets_assigned * 7 + 256) / 8;
     }
 
-    /// Has the largest budget been measured, as a queue sees it that has had so many slots?
+    /// Has the largest budget been measured, as a queue sees it that has had `slots` slots?
     pub(super) fn settled(&self, constants: &Constants, slots: u32) -> bool {
         if constants.is(Generation::V1) { self.budgets_assigned >= SETTLED } else { slots >= SETTLED_SLOTS }
     }

@@ -33,7 +33,7 @@ pub(super) struct Constants {
     pub(super) queueing: u32,
 }
 
-/// Outstanding requests of a queue that is alone are limited to so many times its quantum.
+/// Limit of outstanding requests of a queue that is alone, as a multiple of its quantum.
 pub(super) const ALONE: u32 = 4;
 
 impl Constants {

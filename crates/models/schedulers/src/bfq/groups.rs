@@ -108,7 +108,7 @@ impl Groups {
         at.is_some()
     }
 
-    /// So many requests more are held in this group.
+    /// Adds `by` to the requests allocated to this group and the groups above it.
     pub(super) fn allocate(&mut self, group: u32, by: i32) {
         let mut at = Some(group);
         while let Some(group) = at {

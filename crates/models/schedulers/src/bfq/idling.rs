@@ -6,7 +6,7 @@ use crate::mechanisms::wf2q::Class;
 
 /// The device idles for seeky queues no longer than this, ns.
 const SEEKY_IDLE_NS: u64 = 2_000_000;
-/// Raised queues so many times longer (before mainline).
+/// Factor of the idle time of raised queues (before mainline).
 const RAISED_IDLE_FACTOR: u64 = 3;
 /// Raised queues at least this, ns.
 const RAISED_IDLE_NS: u64 = 20_000_000;

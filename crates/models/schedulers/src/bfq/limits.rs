@@ -4,7 +4,7 @@ use dumbwaiter_block::{Flags, Io, Op};
 
 use super::Bfq;
 
-/// I/O priority levels of a class: so many times more does a class count than the one below when slots are shared out.
+/// I/O priority levels of a class: a class counts this many times as much as the one below when slots are shared out.
 const LEVELS: u64 = 8;
 
 impl Bfq {

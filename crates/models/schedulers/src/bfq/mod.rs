@@ -191,7 +191,7 @@ impl Bfq {
         self.counts.set_pending(&mut self.queues[q], pending, &mut self.groups, &self.engine);
     }
 
-    /// So many requests more of this queue are held.
+    /// Adds `by` to the requests allocated to this queue.
     fn allocate(&mut self, q: QueueId, by: i32) {
         let queue = &mut self.queues[q];
         queue.allocated = queue.allocated.wrapping_add_signed(by);

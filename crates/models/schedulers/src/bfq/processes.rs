@@ -35,7 +35,7 @@ impl Process {
     }
 }
 
-/// What a process keeps of its queue while it shares another: the state before the merge.
+/// State of a process's queue before it was merged with the one that the process now shares.
 #[derive(Clone, Debug)]
 pub(super) struct Saved {
     pub(super) think: ThinkTime,

@@ -1,4 +1,4 @@
-//! What is known of the depth of the device.
+//! Detection of the depth of the device.
 
 /// Whether the device queues requests itself.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ pub(super) struct QueueTree {
     pub(super) think: ThinkTime,
 }
 
-/// What is left of a workload's time.
+/// Time that a workload has left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Saved {
     pub(super) rest: i64,

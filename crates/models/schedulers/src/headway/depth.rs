@@ -11,7 +11,7 @@ const SHORT_PERCENT: u64 = 97;
 /// A tenant can use its share if it had something outstanding for this part of the time, in percent.
 const BUSY_PERCENT: u64 = 75;
 
-/// What a tenant has outstanding, and what it got since the last review.
+/// A tenant's requests outstanding, and its service since the last review.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     pub(super) in_device: u32,

@@ -30,7 +30,7 @@ impl ExclusiveSlice {
         ExclusiveSlice { owner, preemptible_from: now, ends: idle_until, idle_until }
     }
 
-    /// Until when the device idles for the owner, which has nothing waiting and so much in the device.
+    /// Until when the device idles for the owner, which has nothing waiting and `in_device` requests in the device.
     pub(super) fn idles_until(&self, in_device: u32) -> Nanos {
         if in_device > 0 { self.ends } else { self.idle_until.min(self.ends) }
     }

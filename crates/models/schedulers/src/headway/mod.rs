@@ -60,7 +60,7 @@ const BATCH_CANDIDATES: u32 = 4;
 /// A full device is asked again after this time; its completions come sooner.
 const FULL_DEVICE_RECHECK: Nanos = Nanos::from_ms(100);
 
-/// What is kept of a request beside itself.
+/// The scheduler's state of a request.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     /// Node of its queue.
@@ -72,7 +72,7 @@ struct Slot {
     sent: bool,
 }
 
-/// What the reservation for a fresh task means now.
+/// Effect of the reservation for a fresh task at this moment.
 enum Reserved {
     /// Nothing: others may go.
     Nothing,
@@ -274,7 +274,7 @@ impl Headway {
         None
     }
 
-    /// What the reservation means now; ends one that is over.
+    /// Effect of the reservation at this moment; ends one that is over.
     fn reserved(&mut self, now: Nanos) -> Reserved {
         let Some(Reservation { task, until }) = self.reservation else { return Reserved::Nothing };
         let Queue { waiting, in_device, .. } = self.queues[task as usize];

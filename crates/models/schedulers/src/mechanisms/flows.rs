@@ -14,7 +14,7 @@ const COMMAND_SECTORS: u64 = 8;
 /// The longest span of virtual time, so that times can be compared although they wrap.
 const SPAN_MAX: u128 = 1 << 60;
 
-/// What a request is charged, in sectors: those that it moves, or 8 if it moves none.
+/// Charge of a request, in sectors: those that it moves, or 8 if it moves none.
 pub fn sectors_of(request: &Request) -> u64 {
     match request.io.op {
         Op::Read | Op::Write => u64::from(request.sectors).max(1),
@@ -22,12 +22,12 @@ pub fn sectors_of(request: &Request) -> u64 {
     }
 }
 
-/// Virtual time in which the whole device serves so many sectors.
+/// Virtual time in which the whole device serves `sectors`.
 pub fn whole_span(sectors: u64) -> u64 {
     sectors.saturating_mul(1 << SECTOR_BITS).min(SPAN_MAX as u64)
 }
 
-/// Virtual time in which a flow of this share is served so many sectors.
+/// Virtual time in which a flow of this share is served `sectors`.
 pub fn span(sectors: u64, share: u64) -> u64 {
     let whole = u128::from(sectors) << (SECTOR_BITS + WHOLE.ilog2());
     (whole / u128::from(share.max(1))).min(SPAN_MAX) as u64

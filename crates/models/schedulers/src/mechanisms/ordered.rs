@@ -225,7 +225,7 @@ impl<K: Key, L: Key> TreeArena<K, L> {
             self.at_mut(heir).left = gone.left;
             self.at_mut(gone.left).parent = heir;
             self.at_mut(heir).red = gone.red;
-            // What is above knows the least low of the place, so repairs may stop where it stays.
+            // The nodes above know the least low of the place, so repairs may stop where it stays.
             self.at_mut(heir).min = gone.min;
             if parent != heir {
                 self.repair_up(parent);

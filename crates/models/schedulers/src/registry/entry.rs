@@ -11,7 +11,7 @@ use super::setting::{Parameter, ParameterKind, Settings};
 pub struct Entry {
     /// Its name, as users type it.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Its policy, in one line.
     pub summary: &'static str,
     /// The paper or the Linux releases that it follows.
     pub source: &'static str,

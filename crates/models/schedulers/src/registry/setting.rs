@@ -18,7 +18,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// Values that it takes.
     pub kind: ParameterKind,
-    /// What it controls, in one sentence.
+    /// The behaviour that it controls, in one sentence.
     pub help: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl ParameterKind {
         }
     }
 
-    /// What a value must be, for error messages.
+    /// The values that it accepts, for error messages.
     pub fn expected(&self) -> String {
         match self {
             ParameterKind::Word(names) => names.join(", "),

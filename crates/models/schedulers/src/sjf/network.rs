@@ -16,7 +16,7 @@ pub struct LearnedModel {
     order: IssueOrder,
     regions: Regions,
     spindle: Spindle,
-    /// What all predictions until the next completion share.
+    /// Inputs that all predictions until the next completion share.
     moment: Moment,
 }
 

@@ -1,4 +1,4 @@
-//! What a position costs, learned on line: latency by the gap from the end of the request sent before, corrected by region.
+//! Cost of a position, learned on line: latency by the gap from the end of the request sent before, corrected by region.
 
 use dumbwaiter_block::Request;
 use dumbwaiter_learn::gap::{BINS, bin, nearest};

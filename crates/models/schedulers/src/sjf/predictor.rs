@@ -42,7 +42,7 @@ impl Clone for Box<dyn Model> {
     }
 }
 
-/// What predicts.
+/// Source of predictions.
 #[derive(Clone)]
 pub enum Source {
     /// A line of latency over size for each operation, learned on line; for positions the mean latency by gap and region.
@@ -135,7 +135,7 @@ impl Predictor {
         }
     }
 
-    /// What the size of a request costs by the line, ns.
+    /// Cost of a request's size by the line, ns.
     fn size_cost(&self, request: &Request) -> u64 {
         self.line.slope(request.io.op).saturating_mul(u64::from(request.sectors)) >> LatencyLine::SLOPE_SHIFT
     }

@@ -1,4 +1,4 @@
-//! What anticipation is for: readers that each have one request at a time, on a disk.
+//! The case for anticipation: readers that each have one request at a time, on a disk.
 
 use dumbwaiter_block::{Config, Io, Ioprio, Nanos, Op, Setup, TaskId};
 use dumbwaiter_schedulers::Choice;

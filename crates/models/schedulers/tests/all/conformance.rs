@@ -1,4 +1,4 @@
-//! What every scheduler must do, whatever its policy. Driven by the registry: a new entry is tested by being there.
+//! Duties of every scheduler, whatever its policy. Driven by the registry: a new entry is tested by being there.
 //!
 //! Random workloads (CPUs, hardware queues, tasks, tenants, priorities, operations, plugs, flushes, merges, splits,
 //! refusals, requeues, failures, settings) run against a device that finishes in random order. See

@@ -1,4 +1,4 @@
-//! What must hold of every scheduler, worked examples, and the one of the documentation.
+//! Properties of every scheduler, worked examples, and the one of the documentation.
 
 mod adaptive;
 mod anticipatory;

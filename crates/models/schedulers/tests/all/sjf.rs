@@ -1,4 +1,4 @@
-//! What `sjf` and `sptf` promise for any predictor, also a hostile one.
+//! Guarantees of `sjf` and `sptf` for any predictor, also a hostile one.
 
 use dumbwaiter_block::{
     Config, Context, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Scheduler, Setup, State, TaskId,

@@ -47,7 +47,7 @@ fn a_replayed_request_has_the_tag_of_its_record() {
     };
     // 24 is no tag: that line is left out.
     assert_eq!(told(), [IoTag::JOURNAL, IoTag::FILE_4KB, IoTag::UNKNOWN, IoTag::UNKNOWN]);
-    // What the kernel marked as metadata is that, if nothing else is said.
+    // A record that the kernel marked as metadata is metadata, if nothing else is said.
     let marked = Record { flags: Flags::META, ..at(0, 0, 1) };
     let said = Record { tag: Some(IoTag::JOURNAL), ..marked };
     let mut told = Vec::new();

@@ -16,7 +16,7 @@ pub(super) const YCSB_THREADS: u32 = 32;
 /// Default size of each file of the suite, bytes; random readers, and random writers, share one of ten times that.
 const FILE: u64 = 5000 << 20;
 const SHARED_FILES: u64 = 10;
-/// What all writers of the suite may write together by default, bytes per second.
+/// Combined default write rate of all writers of the suite, bytes per second.
 const WRITERS_RATE: u64 = 16_500_000;
 /// How long the launcher of a call of fio reads, at random.
 const LAUNCH_TIME: &str = "150ms";

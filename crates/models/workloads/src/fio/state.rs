@@ -4,7 +4,7 @@ use crate::generate::JobSpec;
 use crate::options::Form;
 use dumbwaiter_text::units::{self, Prefixes};
 
-/// What a section sets.
+/// Options set by a section.
 #[derive(Clone, Debug)]
 pub(crate) struct JobState {
     pub(crate) spec: JobSpec,

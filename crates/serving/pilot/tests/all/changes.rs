@@ -1,4 +1,4 @@
-//! What a pilot does when all goes well: finds the better settings, keeps its limits, puts back.
+//! A pilot where all goes well: it finds the better settings, keeps its limits, puts back.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_controllers::switching::By;

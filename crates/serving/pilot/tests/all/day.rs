@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::fake::{FaultRates, Load, Random, World};
 
-/// What happens to the disks, in a million turns.
+/// Rates of trouble of the disks, in a million turns.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     faults: FaultRates,

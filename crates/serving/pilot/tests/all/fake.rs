@@ -40,7 +40,7 @@ pub(crate) struct FaultRates {
     pub(crate) lost: u64,
 }
 
-/// What the load looks like.
+/// The kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Idle,
@@ -89,7 +89,7 @@ pub(crate) struct Disk {
     /// Settings when the pilot found the disk.
     pub(crate) found: Values,
     pub(crate) writes: Vec<(Nanos, String, String)>,
-    /// What no pilot may do, in words.
+    /// Violations that no pilot may commit, in words.
     pub(crate) wrong: Vec<String>,
     pub(crate) now: Nanos,
     counters: Counters,
@@ -200,7 +200,7 @@ impl Disk {
         }
     }
 
-    /// What the next process does with the journal of one that crashed.
+    /// Recovery by the next process from the journal of one that crashed.
     pub(crate) fn recover(&mut self) {
         (self.crashed, self.crash_in) = (false, None);
         let Some(note) = self.journal.take() else { return };

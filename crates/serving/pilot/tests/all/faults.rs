@@ -1,4 +1,4 @@
-//! What goes wrong: no permission, no tracefs, no disk, other users, values that are refused. Each has a reason that can be read.
+//! Faults: no permission, no tracefs, no disk, other users, values that are refused. Each has a reason that can be read.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_controllers::switching::By;

@@ -33,7 +33,7 @@ fn device() -> Option<(LoopDevice, Queue)> {
     Some((device, queue))
 }
 
-/// What a pilot may change. Statistics of the kernel's own making are no settings.
+/// The settings that a pilot may change. Statistics of the kernel's own making are no settings.
 fn settings(queue: &Queue) -> Vec<(String, String)> {
     let names = ["scheduler", "nr_requests", "async_depth", "iosched/fifo_batch", "iosched/read_expire"];
     names.iter().map(|name| ((*name).to_owned(), queue.get(name).unwrap_or_default())).collect()

@@ -1,4 +1,4 @@
-//! What a pilot would have done while a trace ran.
+//! Decisions that a pilot would have made while a trace ran.
 
 use std::fmt::Write;
 

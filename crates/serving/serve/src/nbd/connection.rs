@@ -563,7 +563,7 @@ impl Client for Connection {
     }
 
     fn serve(&mut self, context: &mut ServeContext<'_>) -> Result<ClientState, Error> {
-        // What is sent makes room for more of the client's requests, some of which are answered at once. None may be left over while there is
+        // Sending makes room for more of the client's requests, some of which are answered at once. None may be left while there is
         // room for it: the next look would come with the client's next bytes, for which it may not send any.
         loop {
             self.pump(context)?;

@@ -11,9 +11,9 @@ use super::chance::Chance;
 /// How often things go wrong; never with 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
-    /// One in so many requests fails.
+    /// One in this many requests fails.
     pub(super) error_one_in: u64,
-    /// One in so many requests finds the drive busy.
+    /// One in this many requests finds the drive busy.
     pub(super) busy_one_in: u64,
 }
 

@@ -206,7 +206,7 @@ impl Machine {
         self.front = started.ok();
         self.stopping = false;
         self.restarts += 1;
-        // What was offered while the ring stood still may be answered by now.
+        // Requests offered while the ring stood still may be answered by now.
         self.take_answers(now, history);
     }
 

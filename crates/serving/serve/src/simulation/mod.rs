@@ -226,7 +226,7 @@ impl Simulation {
             if self.clients[at].next() > now {
                 continue;
             }
-            // What a client that is gone has left behind may still be written: its part is used again only when nothing is.
+            // Writes that a client that is gone has left behind may still be under way: its part is used again only when none is.
             let peer = self.clients[at].peer();
             let is_there = self.shard.clients.iter().flatten().any(|client| client.info().peer == peer);
             match self.clients[at].is_connected() || is_there {

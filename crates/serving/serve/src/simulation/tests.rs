@@ -33,7 +33,7 @@ fn the_ledger_balances_and_reads_see_what_was_written_whatever_happens() {
         (machines, restarts) = (machines + outcome.machine_answers, restarts + outcome.restarts);
         refused += outcome.refused;
     }
-    // What is to be tried was tried.
+    // The runs tried everything that they are to try.
     assert!(answers > 2_000, "{answers} answers");
     assert!(merged > 0 && switches > 0 && violations > 0 && failed > 0, "{merged} {switches} {violations} {failed}");
     assert!(machines > 1_000 && restarts > 0 && refused > 0, "{machines} {restarts} {refused}");

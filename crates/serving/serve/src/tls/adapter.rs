@@ -56,7 +56,7 @@ pub(super) struct Adapter {
 impl Adapter {
     /// Of sockets that do not block.
     pub(super) fn new(mut tls: ServerConnection, client: OwnedFd, plain: UnixStream) -> Adapter {
-        // What is read from the server fits: more is read only once all was sent.
+        // Data read from the server fits: more is read only once all was sent.
         tls.set_buffer_limit(Some(2 * CHUNK_BYTES));
         Adapter {
             tls,

@@ -70,7 +70,7 @@ fn large_reads_are_what_the_file_holds_and_take_no_buffer() {
         } else {
             eprintln!("skipped: this kernel cannot tell what is in memory");
         }
-        // What was written is read, small replies keep their place between large ones, and a client without structured replies gets the same.
+        // Reads return written data, small replies keep their place between large ones, and clients without structured replies get it too.
         assert_eq!(client.write(MIB as u64, &[7; 4096]), 0);
         let mut simple =
             Client::connect_as(&running.socket(), Wish { export: "high".into(), structured: false, allocation: false });

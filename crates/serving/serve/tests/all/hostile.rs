@@ -1,4 +1,4 @@
-//! What hostile and broken clients get, and that others do not notice.
+//! Treatment of hostile and broken clients, and that others do not notice.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -51,7 +51,7 @@ fn exports_that_cannot_be_are_refused_at_the_start() {
         assert!(error.contains(reason), "{exports:?}: {error}");
     }
     start(&["a:size=512k", "b:offset=512k"]).unwrap();
-    // What keeps no data has nothing to spoil. The folder of the sockets is made where it is missing.
+    // A target that keeps no data has nothing to spoil. The folder of the sockets is made where it is missing.
     let mut null = TargetSettings::new("null");
     null.exports = ["a", "b"].map(|text| ExportSettings::parse(text).unwrap()).into();
     let sockets = folder.path().join("sockets");

@@ -55,7 +55,7 @@ look();
     )
 }
 
-/// What the server answers to a GET.
+/// The server's answer to a GET.
 fn get(server: SocketAddr, path: &str) -> Response {
     let mut stream = TcpStream::connect(server).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

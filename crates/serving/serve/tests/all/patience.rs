@@ -36,7 +36,7 @@ impl Patience {
         self.left.is_zero() || self.begun.elapsed() > LONGEST
     }
 
-    /// What to say when it is over.
+    /// The message when it is over.
     pub(crate) fn report(&self) -> String {
         let (all, starved) = (self.begun.elapsed().as_secs(), self.starved.as_secs());
         let machine = if self.begun.elapsed() > LONGEST { ": the machine is starved" } else { "" };

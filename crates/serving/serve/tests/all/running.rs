@@ -17,7 +17,7 @@ pub(crate) struct Running {
     server: Option<Server>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
-    /// What it was started with.
+    /// The settings that it was started with.
     pub(crate) settings: ServeSettings,
 }
 

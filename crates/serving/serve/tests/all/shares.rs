@@ -7,7 +7,7 @@ use dumbwaiter_serve::bench::ClosedLoop;
 
 use crate::running::Running;
 
-/// What tenants of weights 1:2:4:5 got, as parts of all.
+/// Shares that tenants of weights 1:2:4:5 got, as parts of all.
 fn shares(scheduler: &str) -> Vec<f64> {
     let names = ["one", "two", "four", "five"];
     let exports = [

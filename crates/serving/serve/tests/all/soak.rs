@@ -31,7 +31,7 @@ impl Chance {
     }
 }
 
-/// What all actors see.
+/// State shared by all actors.
 struct Stage<'a> {
     running: &'a Running,
     stop: &'a AtomicBool,

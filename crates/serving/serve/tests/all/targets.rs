@@ -41,7 +41,7 @@ fn a_target_that_shrinks_fails_what_lies_beyond_its_end_and_nothing_else() {
     assert_eq!((errors(&running, "high"), errors(&running, "low")), (30, 0));
     let lines = logged(&running, "disk.img");
     assert!((1..=10).contains(&lines), "{lines} lines: {:?}", running.log.lock().unwrap());
-    // What comes back is served again.
+    // A disk that comes back is served again.
     file.set_len(4 * MIB).unwrap();
     assert_eq!(high.call(Command::Read, 0, 4096), (0, vec![0; 4096]));
     assert_eq!(high.call(Command::Flush, 0, 0).0, 0);

@@ -22,7 +22,7 @@ pub enum Setting {
 /// A setting and the values to try beside its default, ascending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// What is set.
+    /// The setting that varies.
     pub setting: Setting,
     /// The values.
     pub values: Vec<i128>,

@@ -1,4 +1,4 @@
-//! What a candidate is worth: the comparison with the defaults, run by run, on seeds that the search has not seen.
+//! Gain of a candidate: its comparison with the defaults, run by run, on seeds that the search has not seen.
 
 use dumbwaiter_measure::{RunResult, Sample, paired, student_quantile};
 use serde::Serialize;

@@ -34,9 +34,9 @@ pub struct LoadKind {
 /// The time that a run of full length takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunTime {
-    /// What a shorter run takes as well, ns: its warm-up, on a real device also its start.
+    /// Time that a shorter run takes as well, ns: its warm-up, on a real device also its start.
     pub fixed_ns: u64,
-    /// What a round shortens, ns.
+    /// Time that a round shortens, ns.
     pub measured_ns: u64,
 }
 
@@ -50,7 +50,7 @@ const CANDIDATES_MAX: usize = 512;
 const HELD_OUT: u32 = 10;
 
 impl TunePlan {
-    /// Rounds for so many candidates: all in short runs, a quarter of them in longer ones, a tenth in runs of full length.
+    /// Rounds for this many candidates: all in short runs, a quarter of them in longer ones, a tenth in runs of full length.
     pub fn of(candidates: usize, load: LoadKind) -> TunePlan {
         let rung = |candidates, replicates, percent| Rung {
             candidates,
@@ -65,7 +65,7 @@ impl TunePlan {
         TunePlan { rungs, held_out: if load.repeats { 1 } else { HELD_OUT } }
     }
 
-    /// The plan for so many schedulers without a budget.
+    /// The plan for this many schedulers without a budget.
     pub fn default_for(schedulers: usize, load: LoadKind) -> TunePlan {
         TunePlan::of(CANDIDATES + CANDIDATES_MORE * schedulers.saturating_sub(1), load)
     }
@@ -73,7 +73,7 @@ impl TunePlan {
     /// The largest plan whose runs together are no longer than `budget_ns`.
     ///
     /// # Errors
-    /// What the smallest plan needs, in nanoseconds, where that is longer.
+    /// The time of the smallest plan, in nanoseconds, where that is longer.
     pub fn within(budget_ns: u64, run: RunTime, schedulers: usize, load: LoadKind) -> Result<TunePlan, u64> {
         let cost = |n: usize| TunePlan::of(n, load).cost_ns(run, schedulers);
         let fits = (CANDIDATES_MIN..=CANDIDATES_MAX).rev().find(|n| cost(*n) <= budget_ns);

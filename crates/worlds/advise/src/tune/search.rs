@@ -38,7 +38,7 @@ pub struct Search {
     plan: TunePlan,
     goal: Goal,
     candidates: Vec<Candidate>,
-    /// The first so many candidates are the schedulers with their defaults.
+    /// Number of schedulers with their defaults; they are the first candidates.
     defaults: usize,
     /// The candidates of each round that has begun, in the order of the round before.
     rounds: Vec<Vec<usize>>,
@@ -91,7 +91,7 @@ impl Search {
         let searched: Vec<&Space> = spaces.iter().filter(|space| !space.ranges.is_empty()).collect();
         let all = plan.rungs.first().map_or(0, |rung| rung.candidates);
         for (i, space) in searched.iter().enumerate() {
-            // What one space does not need, the next may have.
+            // Candidates that one space does not need go to the next.
             let left = all.saturating_sub(candidates.len() - defaults);
             let drawn = draw(space, left.div_ceil(searched.len() - i), &mut random);
             // A scheduler that is searched twice, once with a setting of its own, has some candidates in both spaces.

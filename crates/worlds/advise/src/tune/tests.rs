@@ -58,7 +58,7 @@ impl Nature {
     }
 }
 
-/// Runs a search to its end, or for so many trials; each batch in the order given by `reverse`. The trials that were run.
+/// Runs a search to its end, or for `trials_max` trials; each batch in the order given by `reverse`. The trials that were run.
 fn searched(nature: Nature, seed: u64, trials_max: usize, reverse: bool) -> (Search, Vec<Trial>) {
     let template = template(200);
     let mut search = Search::new(&spaces(), TunePlan::of(24, LoadKind::default()), Goal::Balanced, seed);

@@ -32,7 +32,7 @@ pub struct Tuning {
     pub scenario: Value,
     /// Why it ended early: `interrupted`, `time`; `null` where it is complete.
     pub ended_early: Option<String>,
-    /// What was found, by device.
+    /// The results, by device.
     pub devices: Vec<TunedDevice>,
     /// Remarks.
     pub notes: Vec<String>,
@@ -47,7 +47,7 @@ pub struct TunedDevice {
     pub keep: bool,
     /// How it ended.
     pub outcome: Outcome,
-    /// What to set, as `compare --schedulers` takes it; the defaults where nothing is to be changed.
+    /// The recommended setting, as `compare --schedulers` takes it; the defaults where nothing is to be changed.
     pub recommended: String,
     /// The scheduler of `recommended`.
     pub scheduler: String,

@@ -54,7 +54,7 @@ pub struct TuneOptions {
 
 /// A search's document, and why it ended early if a run failed.
 pub struct Tuned {
-    /// What was found.
+    /// The result.
     pub tuning: Tuning,
     /// The failure of a run.
     pub failure: Option<Failure>,

@@ -1,4 +1,4 @@
-//! What a search varies: schedulers, their settings, and limits of the queue.
+//! Search space: schedulers, their settings, and limits of the queue.
 
 use dumbwaiter_advise::tune::{Range, Setting, Space};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};

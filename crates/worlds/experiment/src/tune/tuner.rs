@@ -102,7 +102,7 @@ impl Tuner {
         self.searches[trial.device].search.record(&trial.trial, run);
     }
 
-    /// What was found. `ended_early` says why it ended before its time, and `notes` are added to the remarks.
+    /// The results so far. `ended_early` says why the search ended before its time, and `notes` are added to the remarks.
     ///
     /// # Errors
     /// Nothing was found yet.

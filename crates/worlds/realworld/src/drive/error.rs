@@ -16,7 +16,7 @@ pub enum Error {
     Change {
         /// When.
         at: Nanos,
-        /// What is wrong with the scheduler.
+        /// The scheduler's defect.
         reason: String,
     },
     /// The load changes what is on the target, and that was not allowed.
@@ -84,7 +84,7 @@ pub enum Error {
         target: String,
         /// The scheduler.
         scheduler: String,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
     /// Requests were lost or invented: a defect of ours.
@@ -96,7 +96,7 @@ pub enum Error {
         target: String,
         /// The scheduler.
         scheduler: String,
-        /// What does not add up.
+        /// The requests that do not add up.
         what: String,
     },
 }

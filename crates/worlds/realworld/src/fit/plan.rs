@@ -20,7 +20,7 @@ pub enum Role {
 /// A load of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Planned {
-    /// What runs.
+    /// The load that runs.
     pub load: Load,
     /// Its purpose.
     pub role: Role,

@@ -41,7 +41,7 @@ pub struct Measured {
     pub load: Load,
     /// Whether the fit uses it.
     pub role: Role,
-    /// What it measured: of several rounds the fastest, for what disturbs only slows; of loads that write the last, for the
+    /// Its figures: of several rounds the fastest, for disturbances only slow a round; of loads that write the last, for the
     /// drive's caches are full then.
     pub point: Point,
     /// By how much the slowest round was slower than the fastest, as a part of the latter; 0 where there was only one.

@@ -108,7 +108,7 @@ impl Drop for Worker {
     }
 }
 
-/// Can workers run a load on a device of so many sectors? An error says why not.
+/// Can workers run a load on a device of this many sectors? An error says why not.
 pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
     let scenario = load.scenario();
     if let Some(change) = scenario.changes.first() {

@@ -108,7 +108,7 @@ pub(super) struct CpuQueue {
     pub(super) since: Nanos,
     /// Another thread was woken since: that one gets the CPU when the owner returns to its program.
     pub(super) preempted: bool,
-    /// What threads do next that wait for it.
+    /// Next events of the threads that wait for it.
     pub(super) runnable: VecDeque<EventKind>,
     /// A `Dispatch` event is pending.
     pub(super) dispatching: bool,

@@ -49,7 +49,7 @@ fn dispatch_later(run: &mut Run<'_>, cpu: usize) {
     run.events.push(at, EventKind::Dispatch(cpu as u32));
 }
 
-/// What a runnable thread does that gets the CPU.
+/// The event of the next runnable thread, which gets the CPU.
 pub(super) fn next_to_run(run: &mut Run<'_>, cpu: u32) -> Option<EventKind> {
     let event = run.cpus.take_runnable(cpu as usize)?;
     let thread = thread_that_runs(run, event);

@@ -1,4 +1,4 @@
-//! What is measured of a run.
+//! Measurement of a run.
 
 use dumbwaiter_block::{BlockLayer, Nanos, SECTOR_BYTES};
 use dumbwaiter_devices::Counters;

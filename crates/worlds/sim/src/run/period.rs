@@ -1,4 +1,4 @@
-//! What happened in a period of a run, for those that decide period by period.
+//! Statistics of a period of a run, for callers that decide period by period.
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_measure::Completed;
@@ -11,9 +11,9 @@ const SIZE_ENDS: [u64; 2] = [4096, 65_536];
 /// The end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeriodEnd {
-    /// After so much time.
+    /// After this much time.
     Time(Nanos),
-    /// After so many completed requests.
+    /// After this many completed requests.
     Requests(u64),
 }
 
@@ -77,7 +77,7 @@ fn longest(bucket: usize) -> u64 {
 }
 
 impl Period {
-    /// A request completed while so many were in the scheduler and in the device.
+    /// A request completed while this many were in the scheduler and in the device.
     #[inline]
     pub(super) fn record(&mut self, done: &Completed, in_scheduler: u64, in_device: u64) {
         let ns = done.complete.since(done.submit).0;

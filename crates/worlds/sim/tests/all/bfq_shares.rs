@@ -103,7 +103,7 @@ fn by_default_bfq_charges_slow_tenants_for_their_time() {
     assert!(not_charged > charged + 0.1, "{not_charged}");
 }
 
-/// What a slot leaves of a budget is kept by history, and so it must not be charged as well.
+/// History keeps the part of a budget that a slot leaves, and so it must not be charged as well.
 #[test]
 fn history_keeps_shares_however_short_the_slots() {
     for timeout in ["", ":timeout_sync=32", ":timeout_sync=8"] {

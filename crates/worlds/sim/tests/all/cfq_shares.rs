@@ -1,4 +1,4 @@
-//! What CFQ and A+CFQ give to levels and weights, on the models of real devices.
+//! Shares of levels and weights under CFQ and A+CFQ, on the models of real devices.
 
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;

@@ -1,4 +1,4 @@
-//! What headway gives to tenants and to programs that start, on the models of real devices.
+//! Service of tenants and of programs that start under headway, on the models of real devices.
 
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;

@@ -67,7 +67,7 @@ fn every_scheduler_lives_through_changes_and_loses_nothing() {
             // On the disk a slot of h-bfq lasts for seconds while its queue is raised.
             let begun = |name: &str| mb(name, 0) > 0.0 || (device.starts_with("hdd") && mb(name, 2) > 0.0);
             assert!(begun("a") && begun("b"), "{device} {}", entry.name);
-            // What was under way when its tasks moved still counts for b: on the disk that is a second's work.
+            // I/Os in flight when their tasks moved still count for b: on the disk that is a second's work.
             assert!(
                 device.starts_with("hdd") || mb("b", 7) < mb("b", 5) / 4.0,
                 "{device} {}: b moved over to a",

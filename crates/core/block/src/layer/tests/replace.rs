@@ -67,7 +67,7 @@ fn a_live_exchange_hands_the_queue_over_in_order_of_arrival_and_the_device_stays
     layer.replace(NOW, Box::new(Stack::default()), Handover::Live);
     assert_eq!((layer.in_device(), layer.switches()), (2, Switches { count: 1, pause: NOW }));
     layer.submit(NOW, read(1900), None);
-    // What the old scheduler had picked goes first; then the newest of what was handed over in order of arrival.
+    // The old scheduler's pick goes first; then the newest of the requests handed over in order of arrival.
     assert_eq!(drained(&mut layer, NOW), [300, 1900, 1300, 1200, 1100, 1000]);
 }
 

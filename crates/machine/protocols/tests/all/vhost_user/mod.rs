@@ -1,4 +1,4 @@
-//! What a guest may write into its memory, and what becomes of it.
+//! Requests that a guest may write into its memory, and their outcome.
 
 mod chains;
 mod guest;

@@ -1,4 +1,4 @@
-//! What the rules promise, on devices whose service times are known.
+//! The guarantees of the rules, on devices whose service times are known.
 
 mod heuristics;
 mod lab;

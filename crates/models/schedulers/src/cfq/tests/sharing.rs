@@ -16,7 +16,7 @@ fn sequential(place: u64, ioprio: Ioprio) -> Client {
     Client { ioprio, sector: Some(place * FAR), ..Client::reader() }
 }
 
-/// What the rules of slices and keys alone give to sequential readers: a slice begins a seek and a transfer late.
+/// Shares of sequential readers by the rules of slices and keys alone: a slice begins a seek and a transfer late.
 fn by_the_rules(levels: &[u8], late: f64, rounds: usize) -> Vec<f64> {
     let slice = |p: u8| 100.0 + 20.0 * (4.0 - f64::from(p));
     let mut now = 0.0;

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::cases;
 
-/// What the block layer and the device can see of a scheduler at this moment, apart from the order of dispatch.
+/// A scheduler's state as the block layer and the device see it at this moment, apart from the order of dispatch.
 fn seen(harness: &Harness) -> Vec<String> {
     let layer = harness.layer();
     let (scheduler, requests, setup) = (layer.scheduler(), layer.requests(), &layer.config().setup);

@@ -1,4 +1,4 @@
-//! What the rings of one run share: the time that they reached, and whether one of them failed.
+//! State shared by the rings of one run: the time that they reached, and whether one of them failed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a run keeps of an I/O that its thread waits for.
+//! Slot of an I/O that a thread of a run waits for.
 
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 

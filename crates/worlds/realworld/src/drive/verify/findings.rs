@@ -1,4 +1,4 @@
-//! What checking found, and how a block accounts for itself.
+//! Findings of a check, and the header by which a block accounts for itself.
 
 /// Begins every block that was written.
 const MAGIC: u64 = 0x4457_424c_4f43_4b31;

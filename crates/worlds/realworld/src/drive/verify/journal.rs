@@ -113,7 +113,7 @@ impl JournalHeader {
     /// Reads the header of a journal of `file_bytes`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The header's defect.
     pub fn read(header: &[u8; 32], file_bytes: u64) -> Result<JournalHeader, String> {
         let [block_bytes, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(header, i));
         if magic != JOURNAL_MAGIC || !block_bytes.is_power_of_two() || journal_bytes(blocks) != Some(file_bytes) {

@@ -179,7 +179,7 @@ mod tests {
 
     const BLOCKS: u64 = 12;
 
-    /// What a test does next: begin something, or let something that is under way end.
+    /// The next step of a test: begin an I/O, or let one in flight end.
     #[derive(Clone, Debug)]
     enum Step {
         Write { at: u64, blocks: u64, early: bool },

@@ -113,7 +113,7 @@ fn firmware(survey: &Survey, p: &mut Parameters, latency: f64) {
     }
 }
 
-/// What the latency of a single 4 KiB read leaves for cells and pipelined latency, µs.
+/// Part of a single 4 KiB read's latency that cells and pipelined latency take, µs.
 fn rest(p: &Parameters, latency: f64) -> f64 {
     let link = p.number("link_command_us") + SMALL_BYTES / p.number("link_mb_per_s");
     let channel = p.number("channel_command_us") + SMALL_BYTES / p.number("channel_mb_per_s");

@@ -172,7 +172,7 @@ fn an_error_in_one_ring_ends_all() {
     assert!(r.duration_s < 59.0, "the first failure ends the run");
     assert_eq!((l.submitted, l.failed), (l.completed, r.errors));
     assert!(cell.failures["short"] >= 1, "{:?}", cell.failures);
-    // What each of them did is counted, though one ends early.
+    // The I/Os of each of them are counted, though one ends early.
     assert_eq!(control.finished.load(Ordering::Relaxed), r.completed);
 }
 
