@@ -32,7 +32,7 @@ impl Workload for Script {
 }
 
 fn thread(steps: &[Next]) -> Thread {
-    Thread { workload: Box::new(Script(steps.to_vec().into_iter())), ..Thread::idle() }
+    Thread { workload: Box::new(Script(Vec::from(steps).into_iter())), ..Thread::idle() }
 }
 
 fn load(threads: Vec<Thread>) -> RunningLoad {

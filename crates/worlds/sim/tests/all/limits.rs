@@ -62,7 +62,9 @@ fn a_reservation_is_kept_against_a_neighbour_of_greater_weight() {
 #[test]
 fn limits_that_cannot_be_are_refused() {
     let refusal = |keys: &str| {
-        let toml = format!("duration = \"1s\"\n[[tenant]]\nname = \"a\"\n{keys}\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\nsize = \"1m\"\n");
+        let toml = format!(
+            "duration = \"1s\"\n[[tenant]]\nname = \"a\"\n{keys}\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\nsize = \"1m\"\n"
+        );
         Scenario::from_toml(&toml, "f.toml")
             .and_then(|s| s.validate(&|_| Ok(()), &|_| Ok(())).map(|()| s))
             .err()
