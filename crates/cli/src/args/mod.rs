@@ -43,7 +43,7 @@ pub(crate) use self::tune::*;
     max_term_width = 100,
     after_help = "\
 Examples:
-  dumbwaiter compare                                the built-in scenario, on a hard disk and a SATA SSD
+  dumbwaiter compare                             the built-in scenario, on a disk and an SSD
   dumbwaiter compare job.fio --device ull:optane-900p --html report.html
   dumbwaiter trace stat disk.blkparse.zst
   dumbwaiter schedulers mq-deadline"
