@@ -1,7 +1,7 @@
 //! Validation of the models against data sheets, measurements and the reference implementation.
 //!
-//! Every figure is measured on the device alone, by a closed loop. [`needs_host`] lists the figures that contain host
-//! time, which the simulator checks.
+//! Every figure is measured on the device alone, by a closed loop. The simulator checks those that contain
+//! time of the host.
 
 mod hdd;
 mod ssd;
