@@ -77,7 +77,7 @@ impl BlockLayer {
     fn finish_refused(&mut self, out: &mut Vec<Finished>) {
         while let Some(id) = self.refused.pop() {
             // One that was parked first had been admitted.
-            let admitted = self.held[id.index()].by_worker;
+            let admitted = self.corridor.wait(id).by_worker;
             let Request { io, submit, error, .. } = self.requests.remove(id);
             self.ledger.completed += 1;
             self.ledger.rejected += u64::from(!admitted);
@@ -141,10 +141,11 @@ impl BlockLayer {
         self.ledger.completed += 1;
         self.ledger.failed += u64::from(result.is_err());
         self.ledger.sectors_completed += u64::from(request.io.sectors);
-        let finished = Finished { io: request.io, submit: request.submit, insert, issue, merged, result };
-        out.push(finished);
+        out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, result });
         self.population.ends(request.io.task, request.io.tenant);
-        self.controllers_see_end(self.completion, &finished);
+        if let Some(finished) = out.last() {
+            self.controllers_see_end(self.completion, finished);
+        }
     }
 
     /// A piece of `parent` is done, and with the last one the parent.

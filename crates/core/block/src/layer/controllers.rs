@@ -39,11 +39,11 @@ impl BlockLayer {
 
     fn remove_link(&mut self, now: Nanos, at: usize) {
         let key = self.corridor.links.remove(at).key;
-        let kept = self.requests.iter().map(|(id, _)| id).filter(|id| self.held[id.index()].gate == key);
+        let kept = self.requests.iter().map(|(id, _)| id).filter(|id| self.corridor.wait(*id).gate == key);
         let mut kept: Vec<RequestId> = kept.collect();
         kept.sort_by_key(|id| self.requests[*id].submit);
         for id in kept {
-            self.held[id.index()].gate = 0;
+            self.corridor.wait_mut(id).gate = 0;
             self.go_on(now, id, at, at);
         }
     }

@@ -29,6 +29,23 @@ pub(super) struct Corridor {
     pub(super) next_scheduler: Option<(Box<dyn Scheduler>, Handover)>,
     /// I/Os that controllers park.
     pub(super) parked: usize,
+    /// By request; empty until a controller keeps one.
+    waits: Vec<Wait>,
+}
+
+/// How a request stands in the corridor, apart from the others' records, which are smaller without.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wait {
+    /// The controller that keeps it; 0: none.
+    pub(super) gate: u32,
+    /// The controller that it asks next once its task runs again; 0: none.
+    pub(super) next_gate: u32,
+    /// Number of its sleep until a time, in a controller that asked for one.
+    pub(super) sleep: u64,
+    /// Its task was woken by a controller, and has not run yet.
+    pub(super) woken: bool,
+    /// No task sleeps for it: a worker submits it.
+    pub(super) by_worker: bool,
 }
 
 impl Corridor {
@@ -36,6 +53,27 @@ impl Corridor {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.links.is_empty()
+    }
+
+    /// How a request stands.
+    #[inline(always)]
+    pub(super) fn wait(&self, id: RequestId) -> Wait {
+        self.waits.get(id.index()).copied().unwrap_or_default()
+    }
+
+    pub(super) fn wait_mut(&mut self, id: RequestId) -> &mut Wait {
+        if id.index() >= self.waits.len() {
+            self.waits.resize(id.index() + 1, Wait::default());
+        }
+        &mut self.waits[id.index()]
+    }
+
+    /// The id is given to another request.
+    #[inline(always)]
+    pub(super) fn forget(&mut self, id: RequestId) {
+        if let Some(wait) = self.waits.get_mut(id.index()) {
+            *wait = Wait::default();
+        }
     }
 
     /// I/Os that controllers park.

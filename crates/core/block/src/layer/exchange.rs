@@ -95,7 +95,7 @@ impl BlockLayer {
         for queues in &mut self.waiting {
             queues.wake_all(&mut waiting);
         }
-        self.workers_asleep -= waiting.iter().filter(|id| self.held[id.index()].by_worker).count();
+        self.workers_asleep -= waiting.iter().filter(|id| self.corridor.wait(**id).by_worker).count();
         self.traits = scheduler.traits();
         self.scheduler = scheduler;
         if let Some(oracle) = &self.oracle {

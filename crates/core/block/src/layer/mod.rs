@@ -147,16 +147,6 @@ struct Held {
     at_head: bool,
     /// The scheduler that had it, by the number of exchanges before.
     owner: u32,
-    /// The controller that keeps it; 0: none.
-    gate: u32,
-    /// The controller that it asks next once its task runs again; 0: none.
-    next_gate: u32,
-    /// Number of its sleep until a time, in a controller that asked for one.
-    sleep: u64,
-    /// Its task was woken by a controller, and has not run yet.
-    slept_in_corridor: bool,
-    /// No task sleeps for it: a worker submits it.
-    by_worker: bool,
     /// Counts insertions.
     arrival: u64,
     /// Its parts in sector order: the first, the last, and behind this one the next; see `parts.rs`.
@@ -174,11 +164,6 @@ impl Held {
         awaits_driver_tag: false,
         at_head: false,
         owner: 0,
-        gate: 0,
-        next_gate: 0,
-        sleep: 0,
-        slept_in_corridor: false,
-        by_worker: false,
         arrival: 0,
         first: RequestId::NIL,
         last: RequestId::NIL,

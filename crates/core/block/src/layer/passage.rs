@@ -45,7 +45,7 @@ impl BlockLayer {
                 self.count_submission(io);
                 self.admitted(now, io);
                 let id = self.enter(Request { state: State::Parked, ..Request::new(*io, now) });
-                self.held[id.index()].by_worker = true;
+                self.corridor.wait_mut(id).by_worker = true;
                 self.corridor.parked += 1;
                 self.park(now, id, at);
                 false
@@ -56,8 +56,9 @@ impl BlockLayer {
     fn park(&mut self, now: Nanos, id: RequestId, at: usize) {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         let link = &mut self.corridor.links[at];
-        self.held[id.index()].gate = link.key;
+        let key = link.key;
         link.controller.parked(id, &ctx);
+        self.corridor.wait_mut(id).gate = key;
     }
 
     /// An I/O was submitted and not refused.
@@ -82,18 +83,20 @@ impl BlockLayer {
     /// Asks the links before `end` whether a request may pass, the last one first.
     fn ask_request(&mut self, now: Nanos, id: RequestId, end: usize) -> bool {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        let Corridor { links, sleepers, sleeps, .. } = &mut self.corridor;
-        for link in links[..end].iter_mut().rev() {
+        for at in (0..end).rev() {
+            let link = &mut self.corridor.links[at];
+            let (key, mut sleep) = (link.key, 0);
             match link.controller.request(id, &ctx) {
                 RequestAnswer::Pass => continue,
-                RequestAnswer::Hold => self.held[id.index()].sleep = 0,
-                RequestAnswer::HoldUntil(at) => {
-                    *sleeps += 1;
-                    self.held[id.index()].sleep = *sleeps;
-                    sleepers.push(Reverse((at.max(now), *sleeps, id)));
+                RequestAnswer::Hold => {}
+                RequestAnswer::HoldUntil(until) => {
+                    self.corridor.sleeps += 1;
+                    sleep = self.corridor.sleeps;
+                    self.corridor.sleepers.push(Reverse((until.max(now), sleep, id)));
                 }
             }
-            self.held[id.index()].gate = link.key;
+            let wait = self.corridor.wait_mut(id);
+            (wait.gate, wait.sleep) = (key, sleep);
             return false;
         }
         true
@@ -101,7 +104,7 @@ impl BlockLayer {
 
     /// A request whose task a controller let sleep, and that was woken, asks those that it has not met yet.
     pub(super) fn passes_rest(&mut self, now: Nanos, id: RequestId) -> bool {
-        let next = std::mem::take(&mut self.held[id.index()].next_gate);
+        let next = std::mem::take(&mut self.corridor.wait_mut(id).next_gate);
         // One that was removed meanwhile was the next to be asked: those before it are not asked either.
         let end = self.corridor.links.iter().position(|link| link.key == next).map_or(0, |at| at + 1);
         self.ask_request(now, id, end)
@@ -199,8 +202,8 @@ impl BlockLayer {
         {
             self.corridor.sleepers.pop();
             // Its controller may have been removed since, which woke it.
-            let held = &self.held[id.index()];
-            if held.gate != 0 && held.sleep == sleep {
+            let wait = self.corridor.wait(id);
+            if wait.gate != 0 && wait.sleep == sleep {
                 self.release_held(now, id);
             }
         }
@@ -208,10 +211,10 @@ impl BlockLayer {
 
     /// A controller lets an I/O go on.
     fn release_held(&mut self, now: Nanos, id: RequestId) {
-        let gate = self.held.get_mut(id.index()).map_or(0, |held| std::mem::take(&mut held.gate));
-        if gate == 0 {
+        if self.corridor.wait(id).gate == 0 {
             return self.set_fault_about(id, Fault::WrongRelease);
         }
+        let gate = std::mem::take(&mut self.corridor.wait_mut(id).gate);
         let at = self.corridor.position(gate);
         self.go_on(now, id, at + 1, at);
     }
@@ -222,8 +225,9 @@ impl BlockLayer {
             State::Parked => self.unpark(now, id, from),
             _ => {
                 let next = before.checked_sub(1).and_then(|at| self.corridor.links.get(at));
-                self.held[id.index()].next_gate = next.map_or(0, |link| link.key);
-                self.held[id.index()].slept_in_corridor = true;
+                let next_gate = next.map_or(0, |link| link.key);
+                let wait = self.corridor.wait_mut(id);
+                (wait.next_gate, wait.woken) = (next_gate, true);
                 self.wake(id);
             }
         }
@@ -269,7 +273,7 @@ impl BlockLayer {
         let of_task = self.requests.iter().filter(|(_, r)| r.state == State::Parked && r.io.task == task);
         let ids: Vec<RequestId> = of_task.map(|(id, _)| id).collect();
         for id in ids {
-            let gate = std::mem::take(&mut self.held[id.index()].gate);
+            let gate = std::mem::take(&mut self.corridor.wait_mut(id).gate);
             if gate == 0 {
                 // It has been released and goes on.
                 continue;

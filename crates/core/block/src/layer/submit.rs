@@ -109,14 +109,14 @@ impl BlockLayer {
             return self.woken.pop_front();
         }
         // Those without a task wait for the next poll.
-        let task = self.woken.iter().position(|id| !self.held[id.index()].by_worker)?;
+        let task = self.woken.iter().position(|id| !self.corridor.wait(*id).by_worker)?;
         self.woken.remove(task)
     }
 
     /// A task that was woken first runs the hardware queue: the driver polls, then calls [`BlockLayer::retry`] (Linux: `blk_mq_get_tag`).
     /// So the scheduler is asked again although nothing arrived, which ends many a wait after it had nothing to send.
     pub fn run_queue_of(&mut self, id: RequestId) {
-        if !self.traits.single_queue && !self.held[id.index()].slept_in_corridor {
+        if !self.traits.single_queue && !self.corridor.wait(id).woken {
             self.run(self.hw_of(id));
         }
     }
@@ -132,7 +132,11 @@ impl BlockLayer {
         if !self.expect_state(id, State::Waiting, Fault::WrongCompletion) {
             return Submitted::Asleep;
         }
-        let queue = match std::mem::take(&mut self.held[id.index()].slept_in_corridor) {
+        let woken_by_controller = self.corridor.wait(id).woken;
+        if woken_by_controller {
+            self.corridor.wait_mut(id).woken = false;
+        }
+        let queue = match woken_by_controller {
             // It asks for a tag for the first time.
             true if self.passes_rest(now, id) => None,
             true => {
@@ -152,7 +156,7 @@ impl BlockLayer {
             self.sleep_in(pool, queue, id);
             return Submitted::Asleep;
         }
-        self.by_worker = self.held[id.index()].by_worker;
+        self.by_worker = self.corridor.wait(id).by_worker;
         let Request { parent, sequence, io, .. } = self.requests[id];
         self.admit(now, id, plug.as_deref_mut());
         let Some(parent) = parent.some() else {
@@ -172,7 +176,7 @@ impl BlockLayer {
     pub(super) fn retry_woken(&mut self, now: Nanos) {
         for _ in 0..self.woken.len() {
             if let Some(id) = self.woken.pop_front() {
-                self.workers_asleep -= usize::from(self.held[id.index()].by_worker);
+                self.workers_asleep -= usize::from(self.corridor.wait(id).by_worker);
                 self.retry(now, id, None);
             }
         }
@@ -183,7 +187,7 @@ impl BlockLayer {
         let mut any = false;
         for _ in 0..self.woken.len() {
             let Some(id) = self.woken.pop_front() else { break };
-            if self.held[id.index()].by_worker {
+            if self.corridor.wait(id).by_worker {
                 any = true;
                 self.workers_asleep -= 1;
                 self.retry(now, id, None);
@@ -199,7 +203,9 @@ impl BlockLayer {
         request.segments = self.config.limits.segments(&io);
         let id = self.enter(request);
         self.parts_begin(id);
-        self.held[id.index()].by_worker = self.by_worker;
+        if self.by_worker {
+            self.corridor.wait_mut(id).by_worker = true;
+        }
         id
     }
 
@@ -211,6 +217,7 @@ impl BlockLayer {
             self.held.resize(id.index() + 1, Held::NONE);
         }
         self.held[id.index()] = Held::NONE;
+        self.corridor.forget(id);
         id
     }
 

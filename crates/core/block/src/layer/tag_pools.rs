@@ -26,13 +26,13 @@ impl BlockLayer {
 
     /// A request waits for a tag in a queue of a pool.
     pub(super) fn sleep_in(&mut self, pool: usize, queue: usize, id: RequestId) {
-        self.workers_asleep += usize::from(self.held[id.index()].by_worker);
+        self.workers_asleep += usize::from(self.corridor.wait(id).by_worker);
         self.waiting[pool].push(id, queue);
     }
 
     /// The task of a request is woken, or the worker that has it.
     pub(super) fn wake(&mut self, id: RequestId) {
-        self.workers_asleep += usize::from(self.held[id.index()].by_worker);
+        self.workers_asleep += usize::from(self.corridor.wait(id).by_worker);
         self.woken.push_back(id);
     }
 
