@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let Some(ours) = scheduler_of(&recording) else { return };
     let Ok(choice) = Choice::parse(&ours.to_string()) else { return };
-    let make = |setup| choice.build(setup);
+    let make = |setup| choice.scheduler(setup);
     let calls = call_by_call(&recording, &make, Some(1));
     assert!((0.0..=1.0).contains(&calls.agreement()));
     let _ = compare(&kernel_order(&recording), &free_running(&recording, &make));
