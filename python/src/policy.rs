@@ -422,6 +422,7 @@ impl Scheduler for Policy {
                 Event::TenantRetired(tenant) => ("tenant-retired", tenant.0),
                 Event::DepthChanged { nr_requests, .. } => ("depth-changed", nr_requests),
                 Event::RotationalChanged(rotational) => ("rotational-changed", u32::from(rotational)),
+                Event::WriterPaused => ("writer-paused", 0),
             };
             hook.call1((what, number, ctx.now.0)).map(drop)
         });

@@ -16,8 +16,8 @@
 //! All methods but [`Controller::name`] have a default that lets everything pass.
 
 use crate::finished::Finished;
-use crate::scheduler::{Event, Handover, Scheduler, Setup, Tunable, TunableError, set_tunable};
-use crate::{Context, Errno, Io, Nanos, RequestId, TaskId, TenantId};
+use crate::scheduler::{Event, Handover, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable};
+use crate::{Context, Errno, Io, Ioprio, Nanos, RequestId, TaskId, TenantId};
 
 /// Outcome for an I/O as it was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ pub enum Adjustment {
 #[derive(Default)]
 pub struct Effects {
     pub(crate) released: std::collections::VecDeque<RequestId>,
+    pub(crate) delayed: Vec<(TaskId, Nanos)>,
     pub(crate) adjustments: std::collections::VecDeque<Adjustment>,
 }
 
@@ -64,13 +65,19 @@ impl Effects {
         self.released.push_back(id);
     }
 
+    /// A task sleeps until this time before it goes on with its program, once it has submitted what it is about to submit
+    /// (Linux: on the return to user space). [`BlockLayer::take_delay`](crate::BlockLayer::take_delay) tells its driver.
+    pub fn delay_task(&mut self, task: TaskId, until: Nanos) {
+        self.delayed.push((task, until));
+    }
+
     /// Asks for a change.
     pub fn adjust(&mut self, adjustment: Adjustment) {
         self.adjustments.push_back(adjustment);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.released.is_empty() && self.adjustments.is_empty()
+        self.released.is_empty() && self.adjustments.is_empty() && self.delayed.is_empty()
     }
 }
 
@@ -106,10 +113,22 @@ pub trait Controller: Send {
     /// Its name, by which a block layer finds it: one controller of a name at most.
     fn name(&self) -> &'static str;
 
-    /// It joins the chain of a block layer with this set-up. `under_way`: I/Os in flight, by number of the tenant: it will hear
-    /// of their ends without having heard of their beginnings.
-    fn attached(&mut self, setup: &Setup, under_way: &mut dyn Iterator<Item = u32>, ctx: &Context<'_>) {
-        let _ = (setup, under_way, ctx);
+    /// It joins the chain of a block layer with this set-up and a scheduler of these traits. `under_way`: I/Os in flight, by number of the
+    /// tenant: it will hear of their ends without having heard of their beginnings.
+    fn attached(
+        &mut self,
+        setup: &Setup,
+        traits: &Traits,
+        under_way: &mut dyn Iterator<Item = u32>,
+        ctx: &Context<'_>,
+    ) {
+        let _ = (setup, traits, under_way, ctx);
+    }
+
+    /// An I/O is about to be submitted: its priority may be changed, and nothing else (Linux: io.prio.class).
+    fn prioritize(&self, io: &Io, ctx: &Context<'_>) -> Ioprio {
+        let _ = ctx;
+        io.ioprio
     }
 
     /// An I/O asks to pass, as it was submitted: neither split nor merged. One that cannot enter in the end, as its
@@ -119,7 +138,14 @@ pub trait Controller: Send {
         BioAnswer::Pass
     }
 
-    /// The I/O that it has just parked has this id.
+    /// The front of an I/O that passed [`Controller::submit`] was cut off and went on; this rest asks to pass.
+    /// [`BioAnswer::Refuse`] is no answer to it.
+    fn split(&mut self, rest: &Io, ctx: &Context<'_>) -> BioAnswer {
+        let _ = (rest, ctx);
+        BioAnswer::Pass
+    }
+
+    /// The I/O, or the rest of one, that it has just parked has this id.
     fn parked(&mut self, id: RequestId, ctx: &Context<'_>) {
         let _ = (id, ctx);
     }
@@ -165,9 +191,10 @@ pub trait Controller: Send {
         let _ = (id, ctx, out);
     }
 
-    /// A request that passed is none any more: it became part of another, or its submitter may not sleep for a tag.
-    fn dropped(&mut self, id: RequestId, ctx: &Context<'_>, out: &mut Effects) {
-        let _ = (id, ctx, out);
+    /// A request that passed leaves without having been in the device: it became part of the request `into`, its submitter may
+    /// not sleep for a tag, or it was a flush without data, or behind one that failed.
+    fn dropped(&mut self, id: RequestId, into: Option<RequestId>, ctx: &Context<'_>, out: &mut Effects) {
+        let _ = (id, into, ctx, out);
     }
 
     /// An I/O that was admitted is finished.
@@ -180,9 +207,9 @@ pub trait Controller: Send {
         let _ = (event, ctx, out);
     }
 
-    /// Another scheduler has taken over.
-    fn exchanged(&mut self, ctx: &Context<'_>, out: &mut Effects) {
-        let _ = (ctx, out);
+    /// A scheduler of these traits has taken over.
+    fn exchanged(&mut self, traits: &Traits, ctx: &Context<'_>, out: &mut Effects) {
+        let _ = (traits, ctx, out);
     }
 
     /// The time at which it needs [`Controller::tick`], if any.

@@ -105,6 +105,8 @@ impl Flags {
     pub const NOWAIT: Flags = Flags(1 << 10);
     /// A limit of its tenant held it back: that the tenant has nothing waiting does not mean that it needs more service.
     pub const PACED: Flags = Flags(1 << 11);
+    /// Memory is waiting for it: a page goes to or comes from swap.
+    pub const SWAP: Flags = Flags(1 << 12);
 
     /// Are all bits of `other` set?
     pub const fn has(self, other: Flags) -> bool {

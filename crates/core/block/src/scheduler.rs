@@ -58,6 +58,8 @@ pub enum Event {
     },
     /// The device was declared rotational or not (Linux: queue/rotational was written).
     RotationalChanged(bool),
+    /// The page cache lets a task sleep that has written much to this device (Linux: `balance_dirty_pages`).
+    WriterPaused,
 }
 
 /// How arrivals may join queued requests.
@@ -97,11 +99,20 @@ pub struct Traits {
     /// an arrival may join any request of its plug, the synchronous requests of each tenant have `nr_requests` slots, and
     /// all asynchronous ones together have as many.
     pub single_queue: bool,
+    /// It takes care itself that reads come through buffered writes: a kernel's default throttle of write-back is off while it is
+    /// attached (Linux: bfq and wbt).
+    pub throttles_writeback: bool,
 }
 
 impl Default for Traits {
     fn default() -> Self {
-        Traits { per_queue: false, direct: false, merging: Merging::Index, single_queue: false }
+        Traits {
+            per_queue: false,
+            direct: false,
+            merging: Merging::Index,
+            single_queue: false,
+            throttles_writeback: false,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dumbwaiter_block::{
     Adjustment, Context, ControlSetting, Controller, Effects, Event, Handover, Io, IoTag, Nanos, Op, RequestId,
-    Scheduler, Scope, Setup, Stack, State,
+    Scheduler, Scope, Setup, Stack, State, Traits,
 };
 use dumbwaiter_learn::{Classifier, IssueOrder};
 
@@ -217,7 +217,7 @@ impl Controller for Adaptive {
         }
     }
 
-    fn exchanged(&mut self, _ctx: &Context<'_>, _out: &mut Effects) {
+    fn exchanged(&mut self, _traits: &Traits, _ctx: &Context<'_>, _out: &mut Effects) {
         self.exchanging = false;
         self.exchanges += 1;
     }

@@ -10,7 +10,7 @@
 
 use dumbwaiter_block::{
     BioAnswer, BlockLayer, Context, ControlSetting, Controller, Effects, Errno, Event, Finished, Io, Nanos, Op, Scope,
-    Setup, TaskId, TenantId, Tunable,
+    Setup, TaskId, TenantId, Traits, Tunable,
 };
 
 /// The mean time between completions follows the last 16 or so.
@@ -139,7 +139,13 @@ impl Controller for Deadlines {
         "deadlines"
     }
 
-    fn attached(&mut self, _setup: &Setup, under_way: &mut dyn Iterator<Item = u32>, _ctx: &Context<'_>) {
+    fn attached(
+        &mut self,
+        _setup: &Setup,
+        _traits: &Traits,
+        under_way: &mut dyn Iterator<Item = u32>,
+        _ctx: &Context<'_>,
+    ) {
         self.tenants = under_way.map(|ios| Progress::with_under_way(u64::from(ios))).collect();
         self.device = Progress::with_under_way(self.tenants.iter().map(|own| own.outstanding).sum());
     }
@@ -196,7 +202,7 @@ mod tests {
         let (requests, tenants) = (Requests::default(), Tenants::default());
         let at = |now| Context { now, requests: &requests, tenants: &tenants, busy: false };
         let mut deadlines = Deadlines::default();
-        deadlines.attached(&Setup::default(), &mut [8, 0].into_iter(), &at(Nanos::ZERO));
+        deadlines.attached(&Setup::default(), &Traits::default(), &mut [8, 0].into_iter(), &at(Nanos::ZERO));
         let (busy, own) = (TenantId(0), TenantId(1));
         deadlines.set(Scope::Task(TaskId(1)), "deadline", 5_000_000, Nanos::ZERO);
         assert_eq!(deadlines.get(Scope::Task(TaskId(1)), "deadline"), Some(5_000_000));

@@ -6,7 +6,7 @@
 
 use dumbwaiter_block::{
     Adjustment, BlockLayer, Context, Controller, Effects, Event, Finished, Io, Nanos, Op, SECTOR_BYTES, Scope, Setup,
-    State, TenantId,
+    State, TenantId, Traits,
 };
 
 /// The name by which a block layer finds the controller.
@@ -348,7 +348,13 @@ impl Controller for DepthSearch {
         NAME
     }
 
-    fn attached(&mut self, _setup: &Setup, under_way: &mut dyn Iterator<Item = u32>, _ctx: &Context<'_>) {
+    fn attached(
+        &mut self,
+        _setup: &Setup,
+        _traits: &Traits,
+        under_way: &mut dyn Iterator<Item = u32>,
+        _ctx: &Context<'_>,
+    ) {
         self.moved.outstanding = under_way.collect();
         self.moved.all_outstanding = self.moved.outstanding.iter().map(|ios| u64::from(*ios)).sum();
     }

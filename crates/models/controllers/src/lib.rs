@@ -14,6 +14,7 @@ pub mod adaptive;
 mod adaptive_settings;
 pub mod deadlines;
 pub mod depth_search;
+pub mod kernel_timer;
 pub mod limits;
 pub mod reservations;
 pub mod switching;

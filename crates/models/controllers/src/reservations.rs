@@ -5,7 +5,7 @@
 
 use dumbwaiter_block::{
     Adjustment, Context, ControlSetting, Controller, Effects, Event, Finished, Io, Nanos, Op, Scope, Setup, Tenant,
-    TenantId, Tunable,
+    TenantId, Traits, Tunable,
 };
 
 /// The name by which a block layer finds the controller.
@@ -129,7 +129,13 @@ impl Controller for Reservations {
         NAME
     }
 
-    fn attached(&mut self, _setup: &Setup, under_way: &mut dyn Iterator<Item = u32>, ctx: &Context<'_>) {
+    fn attached(
+        &mut self,
+        _setup: &Setup,
+        _traits: &Traits,
+        under_way: &mut dyn Iterator<Item = u32>,
+        ctx: &Context<'_>,
+    ) {
         for (index, outstanding) in under_way.enumerate() {
             self.tenant(TenantId(index as u32)).outstanding = outstanding;
         }

@@ -46,7 +46,7 @@ impl None {
 
 impl Scheduler for None {
     fn traits(&self) -> Traits {
-        Traits { per_queue: true, direct: true, merging: Merging::Own, single_queue: false }
+        Traits { per_queue: true, direct: true, merging: Merging::Own, ..Traits::default() }
     }
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {

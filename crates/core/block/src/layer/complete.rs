@@ -188,12 +188,16 @@ impl BlockLayer {
     fn flush_done(&mut self, now: Nanos, result: Result<(), Errno>, out: &mut Vec<Finished>) {
         let served = std::mem::take(&mut self.flush.running);
         for id in &served {
-            let rest = self.requests[*id].sequence.rest();
+            let sequence = self.requests[*id].sequence;
+            let rest = sequence.rest();
             self.requests[*id].sequence = rest;
             if rest.step() == Some(Sequence::DATA) && result.is_ok() {
                 self.flush.data_in_flight += 1;
                 self.insert(now, *id, Place::Head, false);
             } else {
+                if sequence.step() == Some(Sequence::PRE) {
+                    self.controllers_see_drop(now, *id, None);
+                }
                 self.release(*id);
                 self.finish(*id, result, out);
             }

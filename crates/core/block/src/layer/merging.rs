@@ -213,7 +213,7 @@ impl BlockLayer {
 
     /// The absorbed request gives up its tag and its place in the index.
     fn absorbed_leaves(&mut self, now: Nanos, survivor: RequestId, absorbed: RequestId) {
-        self.controllers_see_drop(now, absorbed);
+        self.controllers_see_drop(now, absorbed, Some(survivor));
         self.index.remove(absorbed);
         self.index.grown(survivor, self.requests[survivor].end());
         self.release(absorbed);

@@ -8,6 +8,7 @@ use crate::layer::corridor::Corridor;
 use crate::layer::{BlockLayer, Fault};
 use crate::request::{Request, State};
 use crate::scheduler::Event;
+use crate::sequence::Sequence;
 use crate::{Context, Errno, Flags, Io, Nanos, Op, RequestId, TaskId};
 
 /// Calls a hook of every controller, in the order of the chain.
@@ -25,6 +26,14 @@ macro_rules! each_controller {
 
 /// Admission of I/Os by controllers.
 impl BlockLayer {
+    /// An I/O with the priority that controllers give it.
+    #[inline]
+    pub(super) fn prioritized(&self, now: Nanos, io: Io) -> Io {
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        let links = self.corridor.links.iter();
+        links.fold(io, |io, link| Io { ioprio: link.controller.prioritize(&io, &ctx), ..io })
+    }
+
     /// Asks the links from `from` on whether an I/O may pass. Answers with the first that does not let it.
     fn ask_bio(&mut self, now: Nanos, io: &Io, from: usize) -> Option<(usize, BioAnswer)> {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
@@ -51,6 +60,27 @@ impl BlockLayer {
                 false
             }
         }
+    }
+
+    /// The rest of an I/O whose front went on asks the links from `from` on. `false`: it is parked.
+    pub(super) fn passes_split(
+        &mut self,
+        now: Nanos,
+        parent: RequestId,
+        rest: &Io,
+        sequence: Sequence,
+        from: usize,
+    ) -> bool {
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        let links = self.corridor.links.iter_mut().enumerate().skip(from);
+        let mut answers = links.map(|(at, link)| (at, link.controller.split(rest, &ctx)));
+        let Some((at, _)) = answers.find(|(_, answer)| *answer == BioAnswer::Park) else { return true };
+        let submitted = self.requests[parent].submit;
+        let id = self.enter(Request { state: State::Parked, parent, sequence, ..Request::new(*rest, submitted) });
+        self.corridor.wait_mut(id).by_worker = true;
+        self.corridor.parked += 1;
+        self.park(now, id, at);
+        false
     }
 
     fn park(&mut self, now: Nanos, id: RequestId, at: usize) {
@@ -128,9 +158,9 @@ impl BlockLayer {
     }
 
     #[inline]
-    pub(super) fn controllers_see_drop(&mut self, now: Nanos, id: RequestId) {
+    pub(super) fn controllers_see_drop(&mut self, now: Nanos, id: RequestId, into: Option<RequestId>) {
         if !self.corridor.is_empty() {
-            each_controller!(self, now, |controller, ctx, out| controller.dropped(id, ctx, out));
+            each_controller!(self, now, |controller, ctx, out| controller.dropped(id, into, ctx, out));
         }
     }
 
@@ -160,7 +190,8 @@ impl BlockLayer {
     }
 
     pub(super) fn controllers_see_exchange(&mut self, now: Nanos) {
-        each_controller!(self, now, |controller, ctx, out| controller.exchanged(ctx, out));
+        let traits = self.traits;
+        each_controller!(self, now, |controller, ctx, out| controller.exchanged(&traits, ctx, out));
     }
 
     /// Lets controllers look whose time has come.
@@ -187,12 +218,29 @@ impl BlockLayer {
         loop {
             if let Some(id) = self.corridor.effects.released.pop_front() {
                 self.release_held(now, id);
+            } else if let Some(delay) = self.corridor.effects.delayed.pop() {
+                self.delay(delay);
             } else if let Some(adjustment) = self.corridor.effects.adjustments.pop_front() {
                 self.adjust(now, adjustment);
             } else {
                 return;
             }
         }
+    }
+
+    fn delay(&mut self, (task, until): (TaskId, Nanos)) {
+        let delays = &mut self.corridor.delays;
+        if task.0 as usize >= delays.len() {
+            delays.resize(task.0 as usize + 1, Nanos::ZERO);
+        }
+        delays[task.0 as usize] = delays[task.0 as usize].max(until);
+    }
+
+    /// Until when a task that has returned from its submission sleeps before its program goes on. Each delay is told once.
+    #[inline]
+    pub fn take_delay(&mut self, task: TaskId) -> Option<Nanos> {
+        let until = self.corridor.delays.get_mut(task.0 as usize)?;
+        Some(std::mem::take(until)).filter(|until| *until != Nanos::ZERO)
     }
 
     /// Wakes the tasks that sleep until now.
@@ -234,7 +282,10 @@ impl BlockLayer {
     }
 
     fn unpark(&mut self, now: Nanos, id: RequestId, from: usize) {
-        let Request { io, submit, .. } = self.requests[id];
+        let Request { io, submit, parent, sequence, .. } = self.requests[id];
+        if let Some(parent) = parent.some() {
+            return self.unpark_rest(now, id, parent, sequence, from);
+        }
         match self.ask_bio(now, &io, from) {
             Some((at, BioAnswer::Park)) => self.park(now, id, at),
             Some((_, BioAnswer::Refuse(why))) => self.abandon_parked(id, why),
@@ -255,6 +306,18 @@ impl BlockLayer {
         }
     }
 
+    /// The rest of a split I/O goes on. What went before it has entered, so that it does not wait for an exchange.
+    fn unpark_rest(&mut self, now: Nanos, id: RequestId, parent: RequestId, sequence: Sequence, from: usize) {
+        let Request { io, .. } = self.requests[id];
+        self.corridor.parked -= 1;
+        self.requests.remove(id);
+        if self.passes_split(now, parent, &io, sequence, from) {
+            self.by_worker = true;
+            self.submit_pieces(now, parent, io, sequence, None);
+            self.by_worker = false;
+        }
+    }
+
     /// A parked I/O completes with an error, by the next [`BlockLayer::finish_idle`].
     fn abandon_parked(&mut self, id: RequestId, why: Errno) {
         self.corridor.parked -= 1;
@@ -270,7 +333,10 @@ impl BlockLayer {
         if self.corridor.parked == 0 {
             return;
         }
-        let of_task = self.requests.iter().filter(|(_, r)| r.state == State::Parked && r.io.task == task);
+        let of_task = self.requests.iter().filter(|(_, r)| {
+            // The rest of a split I/O is under way as its front is.
+            r.state == State::Parked && r.io.task == task && r.parent == RequestId::NIL
+        });
         let ids: Vec<RequestId> = of_task.map(|(id, _)| id).collect();
         for id in ids {
             let gate = std::mem::take(&mut self.corridor.wait_mut(id).gate);

@@ -12,6 +12,7 @@ impl BlockLayer {
     /// else before the I/O has its request. An I/O that a [controller](crate::Controller) refuses is finished, with an error, by the next
     /// [`BlockLayer::finish_idle`]; one that it parks enters later, and its task goes on. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
     pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
+        let io = if self.corridor.is_empty() { io } else { self.prioritized(now, io) };
         let may_sleep = !io.flags.any(Flags::NOWAIT);
         let nothing_to_flush = io.op == Op::Flush && !self.config.volatile_cache;
         if !nothing_to_flush && self.freeze.is_some() {
@@ -75,7 +76,7 @@ impl BlockLayer {
     }
 
     /// Cuts pieces from the front of `rest`, the end of `parent`'s I/O; each enters the path before the next is cut.
-    fn submit_pieces(
+    pub(super) fn submit_pieces(
         &mut self,
         now: Nanos,
         parent: RequestId,
@@ -97,6 +98,9 @@ impl BlockLayer {
             }
             rest.sector = rest.sector.saturating_add(u64::from(sectors));
             rest.sectors -= sectors;
+            if rest.sectors > 0 && !self.corridor.is_empty() && !self.passes_split(now, parent, &rest, sequence, 0) {
+                return Submitted::Entered;
+            }
         }
         self.requests[parent].pieces -= 1;
         Submitted::Entered
@@ -167,7 +171,9 @@ impl BlockLayer {
         let whole = self.requests[parent].io;
         let end = io.sector + u64::from(io.sectors);
         let sectors = (whole.sector + u64::from(whole.sectors) - end) as u32;
-        let outcome = self.submit_pieces(now, parent, Io { sector: end, sectors, ..whole }, sequence, plug);
+        let rest = Io { sector: end, sectors, ..whole };
+        let parks = sectors > 0 && !self.corridor.is_empty() && !self.passes_split(now, parent, &rest, sequence, 0);
+        let outcome = if parks { Submitted::Entered } else { self.submit_pieces(now, parent, rest, sequence, plug) };
         self.by_worker = false;
         outcome
     }
@@ -249,7 +255,7 @@ impl BlockLayer {
             return Submitted::Entered;
         }
         if io.flags.any(Flags::NOWAIT) {
-            self.controllers_see_drop(now, id);
+            self.controllers_see_drop(now, id, None);
             self.requests.remove(id);
             return Submitted::WouldBlock;
         }

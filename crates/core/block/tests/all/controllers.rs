@@ -54,6 +54,10 @@ impl Controller for Moody {
         }
     }
 
+    fn split(&mut self, _rest: &Io, _ctx: &Context<'_>) -> BioAnswer {
+        if self.draw(3) == 0 { BioAnswer::Park } else { BioAnswer::Pass }
+    }
+
     fn parked(&mut self, id: RequestId, ctx: &Context<'_>) {
         self.keep(id, ctx.now);
     }

@@ -11,7 +11,7 @@ use super::{Bfq, Generation, arrival, settings};
 impl Scheduler for Bfq {
     fn traits(&self) -> Traits {
         // Those before mainline are schedulers of the single-queue block layer.
-        Traits { single_queue: !self.is(Generation::Mainline), ..Traits::default() }
+        Traits { single_queue: !self.is(Generation::Mainline), throttles_writeback: true, ..Traits::default() }
     }
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
@@ -160,6 +160,7 @@ impl Scheduler for Bfq {
                 self.tenant_retired(tenant, now);
             }
             Event::RotationalChanged(rotational) => self.device.rotational = rotational,
+            Event::WriterPaused => {}
             Event::TaskAdded(_) | Event::DepthChanged { .. } => {}
         }
     }

@@ -337,6 +337,7 @@ impl Scheduler for Cfq {
             Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
             Event::TenantRetired(tenant) => self.tenant_retired(tenant, ctx.now),
             Event::RotationalChanged(rotational) => self.rotational = rotational,
+            Event::WriterPaused => {}
             // A task's new priority comes with its next request.
             Event::Timer | Event::TaskAdded(_) | Event::TaskChanged(_) | Event::DepthChanged { .. } => {}
         }

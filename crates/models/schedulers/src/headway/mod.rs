@@ -552,6 +552,7 @@ impl Scheduler for Headway {
             Event::TaskExited(task) => self.forget_task(task),
             // Queued requests stay where they are: both orders are served.
             Event::RotationalChanged(rotational) => self.rotational = rotational,
+            Event::WriterPaused => {}
             Event::DepthChanged { device_depth, .. } => self.depth.set_max(device_depth),
             // The next request brings a task's tenant and priority.
             Event::TaskAdded(_) | Event::TaskChanged(_) | Event::Timer => {}
