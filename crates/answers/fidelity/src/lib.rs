@@ -9,6 +9,7 @@
 
 mod call_by_call;
 mod closed_loop;
+pub mod controllers;
 mod free_running;
 mod order;
 pub mod recording;

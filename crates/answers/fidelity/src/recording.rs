@@ -20,14 +20,14 @@ const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
 /// Longest line of the rows.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Latest time of a row: 30 years after the first.
-const TIME_NS_MAX: u64 = 1 << 60;
+pub(crate) const TIME_NS_MAX: u64 = 1 << 60;
 /// Highest sector: the end of 16 EiB.
 const SECTOR_MAX: u64 = 1 << 55;
 /// Most groups, and most groups in one another.
 const GROUPS_MAX: usize = 4096;
 const NESTING_MAX: usize = 32;
 /// Most rows: they are kept in memory.
-const ROWS_MAX: usize = 1 << 26;
+const ROWS_MAX: u64 = 1 << 26;
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -269,22 +269,12 @@ impl Recording {
     ///
     /// # Errors
     /// As [`Recording::open`].
-    pub fn read(path: &Path, mut rows: impl Read, beside: &Path, description: &[u8]) -> Result<Recording, Error> {
-        let io = |cause| Error::Io { path: path.to_owned(), cause };
+    pub fn read(path: &Path, rows: impl Read, beside: &Path, description: &[u8]) -> Result<Recording, Error> {
         let about: Description = serde_json::from_slice(description)
             .map_err(|cause| Error::Description { path: beside.to_owned(), cause })?;
         check_groups(beside, &about.groups)?;
         let clock = about.jiffies.as_ref().map_or(Ok(TickClock::HZ_250), |jiffies| jiffies.clock(beside))?;
-        let mut magic = Vec::new();
-        rows.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
-        let packed = magic == [0x28, 0xb5, 0x2f, 0xfd];
-        let whole = std::io::Cursor::new(magic).chain(rows);
-        let rows = if packed {
-            let decoder = zstd::Decoder::new(whole).map_err(io)?;
-            read_rows(path, BufReader::new(decoder), &about.groups)?
-        } else {
-            read_rows(path, BufReader::new(whole), &about.groups)?
-        };
+        let rows = read_rows(path, rows, &about.groups)?;
         let number = |v: &Option<serde_json::Value>| v.as_ref().and_then(as_number);
         let depth = |key: &str, value: Option<u64>, default: u32| match value {
             None => Ok(default),
@@ -365,54 +355,82 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-const HEADER: &str = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
+pub(crate) const HEADER: &str = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
 
-fn read_rows(path: &Path, mut input: impl BufRead, groups: &[Group]) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::new();
+/// Reads the rows of a recording, plain or zstd, and calls `each` with the number and the text of every line: the first one is
+/// the header. Messages call the file `path`.
+///
+/// # Errors
+///
+/// The file cannot be read, is too long, has no rows, or `each` says what is wrong with one.
+pub(crate) fn each_line(
+    path: &Path,
+    mut rows: impl Read,
+    each: &mut dyn FnMut(u64, &str) -> Result<(), String>,
+) -> Result<(), Error> {
+    let io = |cause| Error::Io { path: path.to_owned(), cause };
+    let mut magic = Vec::new();
+    rows.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
+    let packed = magic == [0x28, 0xb5, 0x2f, 0xfd];
+    let whole = std::io::Cursor::new(magic).chain(rows);
+    let mut input: Box<dyn BufRead + '_> = match packed {
+        true => Box::new(BufReader::new(zstd::Decoder::new(whole).map_err(io)?)),
+        false => Box::new(BufReader::new(whole)),
+    };
     let mut text = String::new();
     let mut line = 0;
     loop {
         text.clear();
-        line += 1;
-        let fail = |what: String| Error::Row { path: path.into(), line, what };
+        let fail = |what: String| Error::Row { path: path.into(), line: line + 1, what };
         let got = input.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
         let got = got.map_err(|e| fail(format!("cannot be read: {e}")))?;
+        if got == 0 && line < 2 {
+            return Err(Error::Row {
+                path: path.into(),
+                line: 1,
+                what: "no rows: expected a dispatch recording".into(),
+            });
+        }
         if got == 0 {
-            break;
+            return Ok(());
         }
         if got as u64 == LINE_BYTES_MAX && !text.ends_with('\n') {
             return Err(fail("a line of more than 1 MiB; expected a row of 10 fields".into()));
         }
-        if rows.len() == ROWS_MAX {
+        if line > ROWS_MAX {
             return Err(fail(format!("more than {ROWS_MAX} rows; record for a shorter time")));
         }
-        let row = text.trim_end();
+        each(line + 1, text.trim_end()).map_err(fail)?;
+        line += 1;
+    }
+}
+
+fn read_rows(path: &Path, input: impl Read, groups: &[Group]) -> Result<Vec<Row>, Error> {
+    let mut rows: Vec<Row> = Vec::new();
+    each_line(path, input, &mut |line, text| {
         if line == 1 {
-            if row != HEADER {
-                return Err(fail(format!("expected the header `{HEADER}`, found `{}`", shown(row))));
-            }
-            continue;
+            let found = shown(text);
+            let expected = || format!("expected the header `{HEADER}`, found `{found}`");
+            return if text == HEADER { Ok(()) } else { Err(expected()) };
         }
-        let row = parse_row(row, line, groups).map_err(fail)?;
-        if row.at < rows.last().map_or(Nanos::ZERO, |last: &Row| last.at) {
-            return Err(fail("the time goes back; expected rows in the order of their times".into()));
+        let row = parse_row(text, line, groups)?;
+        if row.at < rows.last().map_or(Nanos::ZERO, |last| last.at) {
+            return Err("the time goes back; expected rows in the order of their times".into());
         }
         rows.push(row);
-    }
-    if rows.is_empty() {
-        return Err(Error::Row { path: path.into(), line: 1, what: "no rows: expected a dispatch recording".into() });
-    }
+        Ok(())
+    })?;
     Ok(rows)
 }
 
 /// The start of a text for a message, control characters escaped.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let start: String = text.chars().take(80).flat_map(char::escape_debug).collect();
     if text.chars().nth(80).is_some() { start + "…" } else { start }
 }
 
 /// The value of a key among the details of a row, which spaces or semicolons part.
-fn value_of<'a>(details: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(details: &'a str, key: &str) -> Option<&'a str> {
     details.split([' ', ';']).find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
 }
 
