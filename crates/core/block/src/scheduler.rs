@@ -102,6 +102,8 @@ pub struct Traits {
     /// It takes care itself that reads come through buffered writes: a kernel's default throttle of write-back is off while it is
     /// attached (Linux: bfq and wbt).
     pub throttles_writeback: bool,
+    /// It goes by the priorities of tasks, so that a class which a controller gives an I/O means nothing to it (Linux: bfq, CFQ).
+    pub priority_of_task: bool,
 }
 
 impl Default for Traits {
@@ -112,6 +114,7 @@ impl Default for Traits {
             merging: Merging::Index,
             single_queue: false,
             throttles_writeback: false,
+            priority_of_task: false,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! | controller | what it does |
 //! |---|---|
 //! | [`limits`] | parks what is beyond a tenant's I/Os or bytes per second |
+//! | [`prio_class`] | sets the priority class of a tenant's I/Os (`io.prio.class`) |
 //! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
 //! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
 //! | [`deadlines`] | refuses an I/O that would wait for longer than its task's deadline |
@@ -16,6 +17,7 @@ pub mod deadlines;
 pub mod depth_search;
 pub mod kernel_timer;
 pub mod limits;
+pub mod prio_class;
 pub mod reservations;
 pub mod switching;
 mod tenant_limits;
@@ -25,5 +27,6 @@ pub use adaptive::Adaptive;
 pub use deadlines::{Deadlines, set_deadline};
 pub use depth_search::{DepthSearch, search_depth};
 pub use limits::Limits;
+pub use prio_class::{PrioClass, PrioClasses};
 pub use reservations::Reservations;
 pub use tenant_limits::{TenantLimits, set_tenant_limits};

@@ -1,10 +1,10 @@
-//! Limits and reservations of a tenant, as scenarios and servers state them.
+//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class.
 
 use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
 
-use crate::{Limits, Reservations, limits, reservations};
+use crate::{Limits, PrioClass, PrioClasses, Reservations, limits, prio_class, reservations};
 
-/// Limits and reservation of a tenant.
+/// Limits, reservation and priority class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantLimits {
     /// The most I/Os in a second.
@@ -13,14 +13,17 @@ pub struct TenantLimits {
     pub limit_bytes: Option<u64>,
     /// Reads and writes in a second that it gets whatever others do.
     pub reservation_iops: Option<u64>,
+    /// What becomes of the priorities of its I/Os.
+    pub prio_class: PrioClass,
 }
 
-/// Sets limits and reservation of a tenant. A controller joins the chain with the first value that it is needed for.
+/// Sets limits, reservation and priority class of a tenant. A controller joins the chain with the first value that it is needed for.
 pub fn set_tenant_limits(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantLimits) {
     let settings = [
         (limits::NAME, "limit_iops", to.limit_iops),
         (limits::NAME, "limit_bytes", to.limit_bytes),
         (reservations::NAME, "reservation_iops", to.reservation_iops),
+        (prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0)),
     ];
     for (controller, name, value) in settings {
         if layer.controller(controller).is_none() {
@@ -29,6 +32,7 @@ pub fn set_tenant_limits(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, t
             }
             let new: Box<dyn Controller> = match controller {
                 limits::NAME => Box::new(Limits::default()),
+                prio_class::NAME => Box::new(PrioClasses::default()),
                 _ => Box::new(Reservations::default()),
             };
             layer.add_controller(now, new);

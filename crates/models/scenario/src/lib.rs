@@ -23,7 +23,7 @@ mod write;
 use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
-use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_controllers::{PrioClass, TenantLimits};
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
@@ -177,7 +177,7 @@ pub struct Tenant {
     pub ioprio: Option<Ioprio>,
     /// An I/O of its tasks whose predicted wait is longer is refused.
     pub deadline: Option<Nanos>,
-    /// Its limits, and the service reserved for it whatever others do.
+    /// Its limits, the service reserved for it whatever others do, and its priority class.
     pub limits: TenantLimits,
     /// Whether it is the focus of latency metrics, such as an interactive user; recommendations look at its latency.
     pub focus: bool,
@@ -305,7 +305,12 @@ impl Scenario {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
     }
 
-    /// Has any tenant a limit or a reservation?
+    /// Has any tenant a priority class?
+    pub fn has_prio_classes(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.limits.prio_class != PrioClass::NoChange)
+    }
+
+    /// Has any tenant a limit, a reservation or a priority class?
     pub fn has_limits(&self) -> bool {
         self.tenants.iter().any(|tenant| tenant.limits != TenantLimits::default())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::hint::{nearest, suggest};
-use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_controllers::{PrioClass, TenantLimits};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -50,6 +50,7 @@ struct FileTenant {
     limit_iops: Option<u64>,
     limit_bytes: Option<Bytes>,
     reservation_iops: Option<u64>,
+    prio_class: Option<Class>,
     #[serde(default)]
     focus: bool,
     #[serde(default)]
@@ -77,6 +78,19 @@ impl<'de> Deserialize<'de> for Scenario {
     }
 }
 
+/// The word of a priority class.
+struct Class(PrioClass);
+
+impl<'de> Deserialize<'de> for Class {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Class, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        PrioClass::parse(&word).map(Class).ok_or_else(|| {
+            let words = PrioClass::ALL.map(PrioClass::name).join(", ");
+            D::Error::custom(format!("{word:?} is no priority class; expected one of {words}"))
+        })
+    }
+}
+
 impl FileTenant {
     fn tenant(self) -> Result<Tenant, Error> {
         if self.name == Tenant::ROOT && self.weight.is_some() {
@@ -92,6 +106,7 @@ impl FileTenant {
                 limit_iops: self.limit_iops,
                 limit_bytes: self.limit_bytes.map(|bytes| bytes.0),
                 reservation_iops: self.reservation_iops,
+                prio_class: self.prio_class.map_or(PrioClass::NoChange, |class| class.0),
             },
             focus: self.focus,
             changes: self.change,

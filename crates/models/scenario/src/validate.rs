@@ -142,7 +142,7 @@ impl Scenario {
             if tenant.deadline == Some(Nanos::ZERO) {
                 return fail("a deadline of 0 refuses every I/O that waits; give a time such as \"10ms\"".to_string());
             }
-            let TenantLimits { limit_iops, limit_bytes, reservation_iops } = tenant.limits;
+            let TenantLimits { limit_iops, limit_bytes, reservation_iops, .. } = tenant.limits;
             let limits =
                 [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)];
             if let Some((key, _)) = limits.into_iter().find(|(_, value)| *value == Some(0)) {
@@ -154,7 +154,9 @@ impl Scenario {
                 return fail(format!("reservation_iops {reservation} is more than its limit_iops of {limit}"));
             }
             if tenant.is_root() && tenant.limits != TenantLimits::default() {
-                return fail("the root group has no limits and no reservation; leave these out".to_string());
+                return fail(
+                    "the root group has no limits, no reservation and no priority class; leave these out".to_string(),
+                );
             }
             if tenant.is_root() && (tenant.parent.is_some() || !tenant.changes.is_empty()) {
                 return fail("the root group has neither a parent nor a weight to change; leave these out".to_string());

@@ -1,6 +1,6 @@
 //! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
 
-use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_controllers::{PrioClass, TenantLimits};
 use dumbwaiter_text::units::format_time;
 use dumbwaiter_workloads::generate::Scalar;
 use serde::ser::{SerializeMap, SerializeStruct};
@@ -71,7 +71,7 @@ impl Serialize for Tenant {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
         }
-        let TenantLimits { limit_iops, limit_bytes, reservation_iops } = self.limits;
+        let TenantLimits { limit_iops, limit_bytes, reservation_iops, prio_class } = self.limits;
         for (key, value) in
             [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)]
         {
@@ -79,6 +79,11 @@ impl Serialize for Tenant {
                 Some(value) => tenant.serialize_field(key, &value)?,
                 None => tenant.skip_field(key)?,
             }
+        }
+        if prio_class == PrioClass::NoChange {
+            tenant.skip_field("prio_class")?;
+        } else {
+            tenant.serialize_field("prio_class", prio_class.name())?;
         }
         if self.focus {
             tenant.serialize_field("focus", &true)?;

@@ -116,7 +116,7 @@ impl ExportSettings {
     /// Its limits and its reservation.
     pub(crate) fn limits(&self) -> TenantLimits {
         let ExportSettings { limit_iops, limit_bytes, reservation_iops, .. } = *self;
-        TenantLimits { limit_iops, limit_bytes, reservation_iops }
+        TenantLimits { limit_iops, limit_bytes, reservation_iops, ..TenantLimits::default() }
     }
 
     /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.

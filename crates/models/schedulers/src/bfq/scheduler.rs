@@ -11,7 +11,12 @@ use super::{Bfq, Generation, arrival, settings};
 impl Scheduler for Bfq {
     fn traits(&self) -> Traits {
         // Those before mainline are schedulers of the single-queue block layer.
-        Traits { single_queue: !self.is(Generation::Mainline), throttles_writeback: true, ..Traits::default() }
+        Traits {
+            single_queue: !self.is(Generation::Mainline),
+            throttles_writeback: true,
+            priority_of_task: true,
+            ..Traits::default()
+        }
     }
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {

@@ -213,7 +213,7 @@ impl Cfq {
 
 impl Scheduler for Cfq {
     fn traits(&self) -> Traits {
-        Traits { single_queue: true, ..Traits::default() }
+        Traits { single_queue: true, priority_of_task: true, ..Traits::default() }
     }
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {

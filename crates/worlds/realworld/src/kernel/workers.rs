@@ -124,8 +124,8 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
     }
     if scenario.has_limits() {
         return Err(
-            "limit_iops, limit_bytes, reservation_iops: the kernel's io.max is not set by this program; expected our engine \
-             (--via engine), or no limits"
+            "limit_iops, limit_bytes, reservation_iops, prio_class: the kernel's io.max and io.prio.class are not set by this \
+             program; expected our engine (--via engine), or none of these"
                 .to_owned(),
         );
     }

@@ -6,6 +6,7 @@ mod client_load;
 mod export_name;
 
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
+use dumbwaiter_controllers::PrioClass;
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_measure::{RunResult, grouped};
 use dumbwaiter_scenario::load::Prepared;
@@ -93,6 +94,10 @@ impl Served<'_> {
         if let Some(thread) = load.threads.iter().find(|thread| thread.ioprio != Ioprio::DEFAULT) {
             let name = load.task_specs.get(thread.task.0 as usize).map_or("", |spec| spec.name.as_str());
             return Err(Error::refused(no_priorities(name)));
+        }
+        if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.limits.prio_class != PrioClass::NoChange) {
+            let why = "a served disk has no priority classes; expected our engine (--via engine), or no prio_class";
+            return Err(Error::refused(format!("tenant {:?}: {why}", tenant.name)));
         }
         if load.tenants.tenants().any(|(id, _)| load.tenants.is_root(id)) {
             return Err(Error::refused(

@@ -8,13 +8,17 @@ use dumbwaiter_sim::Prepared;
 
 /// Two tenants that read 4 KiB at random, 32 at a time each, on a device that serves 4,000 of them a second.
 fn run(keys: [&str; 2], scheduler: &str) -> RunResult {
+    run_with("", keys, scheduler)
+}
+
+fn run_with(top: &str, keys: [&str; 2], scheduler: &str) -> RunResult {
     let tenant = |name: &str, keys: &str| {
         format!(
             "[[tenant]]\nname = \"{name}\"\n{keys}\n[[tenant.task]]\nname = \"{name}\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 32\nioengine = \"libaio\"\n"
         )
     };
     let toml = format!(
-        "duration = \"4s\"\nwarmup = \"2s\"\nqueue_depth = 4\n{}{}",
+        "duration = \"4s\"\nwarmup = \"2s\"\nqueue_depth = 4\n{top}\n{}{}",
         tenant("a", keys[0]),
         tenant("b", keys[1])
     );
@@ -80,4 +84,23 @@ fn limits_that_cannot_be_are_refused() {
     assert!(both.contains("reservation_iops 20 is more than its limit_iops of 10"), "{both}");
     assert!(refusal("limit_bytes = \"fast\"").contains("fast"), "{}", refusal("limit_bytes = \"fast\""));
     assert_eq!(refusal("limit_bytes = \"1M\""), "");
+}
+
+#[test]
+fn a_priority_class_counts_where_the_scheduler_goes_by_that_of_an_io() {
+    let share = |scheduler: &str| {
+        // The first tag is never far away: with few, those that wait for tags get them in turn, whatever their class.
+        let run = run_with("nr_requests = 256", ["prio_class = \"idle\"", ""], scheduler);
+        iops(&run, 0) / (iops(&run, 0) + iops(&run, 1))
+    };
+    // Idle I/O waits until there is no other, but for what ages.
+    assert!(share("mq-deadline") < 0.1, "{}", share("mq-deadline"));
+    for scheduler in ["none", "bfq"] {
+        assert!((share(scheduler) - 0.5).abs() < 0.05, "{scheduler}: {}", share(scheduler));
+    }
+    let text = "[[tenant]]\nname = \"a\"\nprio_class = \"rt\"\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\n";
+    let refused = Scenario::from_toml(text, "a.toml").unwrap_err().to_string();
+    assert!(refused.contains("\"rt\" is no priority class; expected one of no-change, promote-to-rt"), "{refused}");
+    let kept = Scenario::from_toml(&text.replace("\"rt\"", "\"restrict-to-be\""), "a.toml").unwrap();
+    assert_eq!(kept.tenants[0].limits.prio_class.name(), "restrict-to-be");
 }
