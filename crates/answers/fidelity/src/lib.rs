@@ -26,6 +26,6 @@ pub use closed_loop::{
 pub use free_running::{free_running, kernel_order};
 pub use order::{Comparison, Order, compare};
 pub use recording::Recording;
-pub use score::{Figures, Score, ScoreError, Summary, score, summary};
+pub use score::{Figures, Score, ScoreError, Summary, controller_summary, score, summary};
 pub use scores::{Scores, scores};
 pub use settings::scheduler_of;

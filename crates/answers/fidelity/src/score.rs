@@ -7,6 +7,7 @@ use dumbwaiter_schedulers::Choice;
 use serde::Serialize;
 
 use crate::call_by_call::{Difference, call_by_call};
+use crate::controllers::{ControllerScore, ControllerSummary, Events, Recorded};
 use crate::free_running::{free_running, kernel_order};
 use crate::order::compare;
 use crate::recording::{self, Recording};
@@ -48,6 +49,9 @@ pub struct Score {
     /// The figures.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
+    /// How our controller agrees, in a recording of one.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerScore>,
     /// State before and rows around the difference asked for.
     #[serde(skip)]
     pub explanation: Option<String>,
@@ -120,8 +124,11 @@ fn is_false(value: &bool) -> bool {
 
 /// Replays a recording in both ways. `explain` is the number of the difference (from 1) to describe.
 pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
-    let recording = Recording::open(path)?;
     let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(kind) = Recorded::of(path)? {
+        return Ok(score_controller(file, &Events::open(path)?, kind)?);
+    }
+    let recording = Recording::open(path)?;
     let trivial = recording.scheduler == "none";
     let mut score = Score {
         file,
@@ -131,6 +138,7 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
         unsupported: true,
         trivial,
         figures: None,
+        controller: None,
         explanation: None,
     };
     let Some(ours) = scheduler_of(&recording) else { return Ok(score) };
@@ -161,16 +169,48 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
     Ok(score)
 }
 
+/// Replays a recording of a controller.
+fn score_controller(file: String, events: &Events, kind: Recorded) -> Result<Score, recording::Error> {
+    let text = |key: &str| events.about.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    let groups = events.about.get("groups").and_then(|groups| groups.as_array()).map_or(0, Vec::len);
+    Ok(Score {
+        file,
+        scheduler: text("scheduler"),
+        kernel: text("kernel"),
+        groups,
+        unsupported: false,
+        trivial: false,
+        figures: None,
+        controller: Some(kind.score(events)?),
+        explanation: None,
+    })
+}
+
+/// Summaries of the scores of controllers, in the order of their names.
+pub fn controller_summary(scores: &[Score]) -> Vec<ControllerSummary> {
+    let mut found: Vec<ControllerSummary> = Vec::new();
+    for own in scores.iter().filter_map(|score| score.controller.as_ref()) {
+        let at = found.iter().position(|s| s.controller == own.controller).unwrap_or_else(|| {
+            found.push(ControllerSummary { controller: own.controller, ..ControllerSummary::default() });
+            found.len() - 1
+        });
+        found[at].add(own);
+    }
+    found.sort_by_key(|summary| summary.controller);
+    found
+}
+
 /// Summaries of the scores by scheduler, in the order of their names.
 pub fn summary(scores: &[Score]) -> Vec<Summary> {
-    let mut names: Vec<&str> = scores.iter().map(|s| s.scheduler.as_str()).collect();
+    let of_schedulers = scores.iter().filter(|s| s.controller.is_none());
+    let mut names: Vec<&str> = of_schedulers.map(|s| s.scheduler.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| summary_of(name, scores)).collect()
 }
 
 fn summary_of(name: &str, scores: &[Score]) -> Summary {
-    let of_name = || scores.iter().filter(|s| s.scheduler == name);
+    let of_name = || scores.iter().filter(|s| s.scheduler == name && s.controller.is_none());
     let figures = of_name().filter_map(|s| s.figures.as_ref()).filter(|f| f.call_agreement.is_some());
     let figures: Vec<&Figures> = figures.collect();
     let mut shares: Vec<f64> = figures.iter().filter_map(|f| f.call_agreement).collect();
@@ -233,6 +273,7 @@ mod tests {
             unsupported: false,
             trivial: scheduler == "none",
             figures: Some(figures),
+            controller: None,
             explanation: None,
         }
     }

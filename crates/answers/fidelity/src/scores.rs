@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::controllers::ControllerSummary;
+use crate::score::controller_summary;
 use crate::{Score, ScoreError, Summary, score, summary};
 
 /// Scores of recordings and their summary. Its serde form is the JSON of `fidelity --json`.
@@ -14,6 +16,8 @@ pub struct Scores {
     pub files: Vec<Score>,
     /// One for each scheduler.
     pub summary: Vec<Summary>,
+    /// One for each controller of which there are recordings.
+    pub controllers: Vec<ControllerSummary>,
 }
 
 /// Scores recordings, `jobs` at a time; on all CPUs where that is `None`. `explain`: see [`score`].
@@ -29,5 +33,5 @@ pub fn scores(files: &[PathBuf], explain: Option<u64>, jobs: Option<usize>) -> R
         Err(_) => score_each(),
     };
     let files: Vec<Score> = found.into_iter().collect::<Result<_, _>>()?;
-    Ok(Scores { summary: summary(&files), files })
+    Ok(Scores { summary: summary(&files), controllers: controller_summary(&files), files })
 }

@@ -2,13 +2,18 @@
 
 use std::path::Path;
 
-use dumbwaiter_fidelity::{Agreement, BOUNDS, ClosedLoops, Figures, Score, summary};
+use dumbwaiter_fidelity::controllers::VerdictKind;
+use dumbwaiter_fidelity::{Agreement, BOUNDS, ClosedLoops, Figures, Score, controller_summary, summary};
 use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
 
 /// The scores of replayed recordings, one row each, and a line for each scheduler.
 pub fn scores_text(scored: &[Score], style: Style) -> String {
-    let rows: Vec<Vec<String>> = scored.iter().map(score_row).collect();
+    let of_schedulers = scored.iter().filter(|score| score.controller.is_none());
+    let rows: Vec<Vec<String>> = of_schedulers.map(score_row).collect();
+    if rows.is_empty() {
+        return controllers_text(scored, style);
+    }
     let header = [
         ("recording", Align::Left),
         ("kernel", Align::Left),
@@ -37,6 +42,39 @@ pub fn scores_text(scored: &[Score], style: Style) -> String {
             percent(s.worst),
             if s.trivial { "; trivial: it has no dispatch function" } else { "" }
         );
+    }
+    if rows.len() < scored.len() {
+        text.push('\n');
+        text += &controllers_text(scored, style);
+    }
+    text
+}
+
+/// The scores of recordings of controllers, one row each, and a line for each controller.
+fn controllers_text(scored: &[Score], style: Style) -> String {
+    let header = [
+        ("recording", Align::Left),
+        ("kernel", Align::Left),
+        ("controller", Align::Left),
+        ("verdicts", Align::Right),
+        ("same", Align::Right),
+        ("first that differs", Align::Left),
+    ];
+    let row = |score: &Score| {
+        let own = score.controller.as_ref()?;
+        let release: Vec<&str> = score.kernel.split(['.', '-', '+']).take(2).collect();
+        let differs = own.first_difference.as_ref().map_or(String::new(), |d| format!("line {}", d.line));
+        let name = stem(&score.file).to_owned();
+        let (verdicts, same) = (grouped(own.verdicts), percent(own.verdict_agreement));
+        Some(vec![name, release.join("."), own.controller.to_owned(), verdicts, same, differs])
+    };
+    let rows: Vec<Vec<String>> = scored.iter().filter_map(row).collect();
+    let mut text = table(&header, &rows, style);
+    text.push('\n');
+    for s in controller_summary(scored) {
+        let of = |kind: &VerdictKind| format!("{} {} of {}", kind.kind, grouped(kind.agreed), grouped(kind.verdicts));
+        let kinds: Vec<String> = s.kinds.iter().map(of).collect();
+        text += &format!("{}: {} recordings: {}\n", s.controller, s.files, kinds.join(", "));
     }
     text
 }

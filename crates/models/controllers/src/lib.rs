@@ -8,6 +8,7 @@
 //! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
 //! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
 //! | [`deadlines`] | refuses an I/O that would wait for longer than its task's deadline |
+//! | [`wbt`] | keeps few buffered writes in the device while reads are slow (Linux) |
 //! | [`adaptive`] | exchanges the scheduler by what [`switching`] decides |
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod reservations;
 pub mod switching;
 mod tenant_limits;
 mod token_bucket;
+pub mod wbt;
 
 pub use adaptive::Adaptive;
 pub use deadlines::{Deadlines, set_deadline};

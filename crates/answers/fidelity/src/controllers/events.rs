@@ -112,7 +112,8 @@ fn parse(text: &str, line: u64, columns: usize) -> Result<Event, String> {
         at: Nanos(number(0, TIME_NS_MAX)?),
         name: fields[1].to_string(),
         req: number(2, u64::from(u32::MAX))? as u32,
-        sector: number(3, 1 << 55)?,
+        // A flush without data has none: all bits are set.
+        sector: number(3, u64::MAX)?.wrapping_add(1).saturating_sub(1),
         bytes: number(4, u64::from(u32::MAX))?,
         op: fields[5].to_string(),
         details: fields[6].to_string(),

@@ -2,14 +2,89 @@
 
 pub mod events;
 
+mod wbt;
+
 pub use events::{Event, Events};
 
+use std::path::Path;
+
 use serde::Serialize;
+
+use crate::recording::{self, Files, read_description};
+
+/// The controller of which there is a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Write-back throttling.
+    Wbt,
+}
+
+impl Recorded {
+    /// The controller that a recording is of, by its description; `None` where it is of a scheduler.
+    ///
+    /// # Errors
+    ///
+    /// The description cannot be read.
+    pub fn of(path: &Path) -> Result<Option<Recorded>, recording::Error> {
+        let description = Files::of(path).description;
+        let about: serde_json::Value = serde_json::from_slice(&read_description(&description)?)
+            .map_err(|cause| recording::Error::Description { path: description, cause })?;
+        let workload = about.get("workload").and_then(|workload| workload.as_str());
+        Ok(match workload {
+            Some("wbt") => Some(Recorded::Wbt),
+            _ => None,
+        })
+    }
+
+    /// Replays a recording.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be replayed; with the line.
+    pub fn score(self, events: &Events) -> Result<ControllerScore, recording::Error> {
+        match self {
+            Recorded::Wbt => wbt::score(events),
+        }
+    }
+}
+
+/// The scores of one controller's recordings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ControllerSummary {
+    /// The controller.
+    pub controller: &'static str,
+    /// Its recordings.
+    pub files: usize,
+    /// Verdicts in all of them.
+    pub verdicts: u64,
+    /// Verdicts that ours decided alike.
+    pub agreed: u64,
+    /// The lowest of the recordings' shares; `null` without a verdict.
+    pub worst: Option<f64>,
+    /// Verdicts by kind.
+    pub kinds: Vec<VerdictKind>,
+}
+
+impl ControllerSummary {
+    /// One more recording.
+    pub fn add(&mut self, score: &ControllerScore) {
+        self.files += 1;
+        for kind in &score.kinds {
+            self.verdicts += kind.verdicts;
+            self.agreed += kind.agreed;
+            match self.kinds.iter_mut().find(|own| own.kind == kind.kind) {
+                Some(own) => (own.verdicts, own.agreed) = (own.verdicts + kind.verdicts, own.agreed + kind.agreed),
+                None => self.kinds.push(kind.clone()),
+            }
+        }
+        self.worst = [self.worst, score.verdict_agreement].into_iter().flatten().reduce(f64::min);
+    }
+}
 
 /// How our controller agrees with a recording. Each verdict counts once.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ControllerScore {
-    /// `wbt`, `io.max` or `io.cost`.
+    /// Its name, such as `wbt`.
     pub controller: &'static str,
     /// What the kernel decided.
     pub verdicts: u64,

@@ -1,0 +1,268 @@
+//! `wbt`: Linux's write-back throttling (6.12 and 6.18), which keeps few buffered writes in the device while reads are slow.
+//!
+//! The fastest read of each window of about 100 ms is held against a target. If it misses, half as many writes may be in the
+//! device; if it meets it, more. Reads and direct writes never wait. A counted request that finds its counter full lets its task
+//! sleep; sleepers go in their order. A scheduler that looks after reads itself ([`Traits::throttles_writeback`]) switches a
+//! throttle off that is on by default.
+
+mod limits;
+mod throttle;
+
+use dumbwaiter_block::{
+    Context, ControlSetting, Controller, Effects, Event, Nanos, Op, RequestAnswer, RequestId, Scope, Setup, Traits,
+    Tunable,
+};
+
+pub use limits::{Limits, limits, window};
+pub use throttle::{Class, Throttle, Verdict, class_of};
+
+use crate::kernel_timer::Jiffies;
+
+/// The name by which a block layer finds the controller.
+pub const NAME: &str = "wbt";
+
+/// Name of the setting.
+const LATENCY: &str = "wbt_lat_usec";
+/// Targets by default, µs: of flash, and of disks.
+const DEFAULT_TARGETS_US: [u64; 2] = [2_000, 75_000];
+
+const SETTINGS: &[ControlSetting] = &[ControlSetting {
+    of: Scope::Device,
+    tunable: Tunable {
+        name: LATENCY,
+        unit: "us",
+        min: -1,
+        max: 1 << 40,
+        default: -1,
+        help: "latency that reads should have beside buffered writes; 0: off; -1: 2000 for flash, 75000 for a disk",
+    },
+}];
+
+/// Is it on, and who said so?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Enabled {
+    OnByDefault,
+    OnByHand,
+    OffByDefault,
+    OffByHand,
+}
+
+/// A request as it is followed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tracked {
+    /// Its counter, while it is counted.
+    class: Option<Class>,
+    /// Since when it is in the driver.
+    started: Option<Nanos>,
+}
+
+/// Write-back throttling of a device.
+#[derive(Clone, Debug)]
+pub struct Wbt {
+    throttle: Throttle,
+    enabled: Enabled,
+    /// The target that is stored, also while it is off.
+    stored_us: u64,
+    rotational: bool,
+    device_depth: u32,
+    requests: Vec<Tracked>,
+    /// What a change of settings let go: the next tick releases it.
+    freed: Vec<RequestId>,
+}
+
+impl Wbt {
+    /// As Linux sets it up for a device: on, with the default target. `volatile_cache`: the device has a write cache that
+    /// flushes empty.
+    pub fn new(volatile_cache: bool) -> Wbt {
+        Wbt {
+            throttle: Throttle::new(Jiffies::default(), 1, volatile_cache),
+            enabled: Enabled::OnByDefault,
+            stored_us: 0,
+            rotational: false,
+            device_depth: 0,
+            requests: Vec::new(),
+            freed: Vec::new(),
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        matches!(self.enabled, Enabled::OnByDefault | Enabled::OnByHand) && self.stored_us > 0
+    }
+
+    fn default_us(&self) -> u64 {
+        DEFAULT_TARGETS_US[usize::from(self.rotational)]
+    }
+
+    fn tracked(&mut self, id: RequestId) -> &mut Tracked {
+        if id.index() >= self.requests.len() {
+            self.requests.resize(id.index() + 1, Tracked::default());
+        }
+        &mut self.requests[id.index()]
+    }
+
+    /// Gives the throttle the target that is in force.
+    fn apply(&mut self, now: Nanos) {
+        let target = if self.is_on() { Nanos::from_us(self.stored_us) } else { Nanos::ZERO };
+        let (requests, freed) = (&mut self.requests, &mut self.freed);
+        self.throttle.set_target(target, now, &mut |id, class| {
+            requests[id.index()].class = Some(class);
+            freed.push(id);
+        });
+    }
+
+    fn follow(&mut self, traits: &Traits, now: Nanos) {
+        let off = traits.throttles_writeback || traits.single_queue;
+        let enabled = match self.enabled {
+            Enabled::OnByDefault if off => Enabled::OffByDefault,
+            Enabled::OffByDefault if !off => Enabled::OnByDefault,
+            other => other,
+        };
+        if std::mem::replace(&mut self.enabled, enabled) != enabled {
+            self.apply(now);
+        }
+    }
+
+    fn free(&mut self, id: RequestId, now: Nanos, out: &mut Effects) {
+        let Some(class) = self.tracked(id).class.take() else { return };
+        let requests = &mut self.requests;
+        self.throttle.freed(class, now, &mut |id, class| {
+            requests[id.index()].class = Some(class);
+            out.release(id);
+        });
+    }
+
+    fn release_freed(&mut self, out: &mut Effects) {
+        self.freed.drain(..).for_each(|id| out.release(id));
+    }
+}
+
+impl Controller for Wbt {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The depth is that of now: Linux does not follow later changes of `nr_requests`.
+    fn attached(
+        &mut self,
+        setup: &Setup,
+        traits: &Traits,
+        _under_way: &mut dyn Iterator<Item = u32>,
+        ctx: &Context<'_>,
+    ) {
+        let depth = if traits.direct { setup.device_depth } else { setup.nr_requests };
+        self.rotational = setup.rotational;
+        self.device_depth = setup.device_depth;
+        self.throttle = self.throttle.set_up(Jiffies { clock: setup.clock, offset: 0 }, depth, ctx.now);
+        if self.stored_us == 0 && self.enabled != Enabled::OffByHand {
+            self.stored_us = self.default_us();
+        }
+        self.follow(traits, ctx.now);
+        self.apply(ctx.now);
+    }
+
+    fn request(&mut self, id: RequestId, ctx: &Context<'_>) -> RequestAnswer {
+        *self.tracked(id) = Tracked::default();
+        let io = ctx.requests[id].io;
+        if io.op == Op::Read {
+            self.throttle.read_asks(ctx.now);
+        }
+        let class = class_of(io.op, io.flags).filter(|_| self.throttle.target() > Nanos::ZERO);
+        let Some(class) = class else { return RequestAnswer::Pass };
+        if !self.throttle.admit(id, class, io.flags, ctx.now) {
+            return RequestAnswer::Hold;
+        }
+        self.tracked(id).class = Some(class);
+        RequestAnswer::Pass
+    }
+
+    fn issued(&mut self, id: RequestId, ctx: &Context<'_>, _out: &mut Effects) {
+        self.throttle.started(id, ctx.requests[id].io.op, ctx.now);
+        self.tracked(id).started = Some(ctx.now);
+    }
+
+    fn completed(&mut self, id: RequestId, ctx: &Context<'_>, out: &mut Effects) {
+        let service = self.tracked(id).started.take().map(|started| ctx.now.since(started));
+        self.throttle.ended(id, ctx.requests[id].io.op, service, ctx.now);
+        self.free(id, ctx.now, out);
+    }
+
+    fn dropped(&mut self, id: RequestId, _into: Option<RequestId>, ctx: &Context<'_>, out: &mut Effects) {
+        self.free(id, ctx.now, out);
+    }
+
+    fn event(&mut self, event: Event, ctx: &Context<'_>, out: &mut Effects) {
+        match event {
+            Event::WriterPaused => self.throttle.writer_paused(ctx.now),
+            Event::RotationalChanged(rotational) => self.rotational = rotational,
+            Event::DepthChanged { device_depth, .. } if device_depth != self.device_depth => {
+                self.device_depth = device_depth;
+                let requests = &mut self.requests;
+                self.throttle.set_depth(device_depth, ctx.now, &mut |id, class| {
+                    requests[id.index()].class = Some(class);
+                    out.release(id);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn exchanged(&mut self, traits: &Traits, ctx: &Context<'_>, out: &mut Effects) {
+        self.follow(traits, ctx.now);
+        self.release_freed(out);
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        if self.freed.is_empty() { self.throttle.timer() } else { Some(Nanos::ZERO) }
+    }
+
+    fn tick(&mut self, ctx: &Context<'_>, out: &mut Effects) {
+        self.release_freed(out);
+        if self.throttle.timer().is_some_and(|at| at <= ctx.now) {
+            let requests = &mut self.requests;
+            self.throttle.tick(ctx.now, &mut |id, class| {
+                requests[id.index()].class = Some(class);
+                out.release(id);
+            });
+        }
+    }
+
+    fn settings(&self) -> &'static [ControlSetting] {
+        SETTINGS
+    }
+
+    /// 0 while it is off, whatever is stored.
+    fn get(&self, scope: Scope, name: &str) -> Option<i128> {
+        let asked = scope == Scope::Device && name == LATENCY;
+        asked.then(|| if self.is_on() { self.stored_us.into() } else { 0 })
+    }
+
+    /// A value that is stored already changes nothing, even if it is off.
+    fn set(&mut self, _scope: Scope, _name: &str, value: i128, now: Nanos) {
+        let wanted = u64::try_from(value).unwrap_or(self.default_us());
+        if wanted == self.stored_us {
+            return;
+        }
+        self.stored_us = wanted;
+        self.enabled = if wanted == 0 { Enabled::OffByHand } else { Enabled::OnByHand };
+        self.apply(now);
+    }
+
+    /// `wbt_held`: requests whose tasks slept. `wbt_ok`, `wbt_unknown`, `wbt_writes_only`, `wbt_exceeded`: windows by verdict.
+    fn counters(&self, scope: Scope, count: &mut dyn FnMut(&'static str, u64)) {
+        if scope != Scope::Device {
+            return;
+        }
+        count("wbt_held", self.throttle.held());
+        let names = ["wbt_ok", "wbt_unknown", "wbt_writes_only", "wbt_exceeded"];
+        names.into_iter().zip(self.throttle.verdicts()).for_each(|(name, windows)| count(name, windows));
+    }
+
+    fn describe(&self, _ctx: &Context<'_>) -> String {
+        let Limits { max, normal, background } = self.throttle.limits();
+        let (step, inflight) = (self.throttle.step(), self.throttle.inflight());
+        format!("step {step}, limits {max}/{normal}/{background}, {inflight} counted")
+    }
+}
+
+#[cfg(test)]
+mod tests;
