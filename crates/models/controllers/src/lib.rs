@@ -4,6 +4,7 @@
 //! | controller | what it does |
 //! |---|---|
 //! | [`limits`] | parks what is beyond a tenant's I/Os or bytes per second |
+//! | [`io_max`] | the account of Linux's limits by slices of a tenth of a second, and what waits for them; no controller yet |
 //! | [`prio_class`] | sets the priority class of a tenant's I/Os (`io.prio.class`) |
 //! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
 //! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
@@ -16,6 +17,7 @@ pub mod adaptive;
 mod adaptive_settings;
 pub mod deadlines;
 pub mod depth_search;
+pub mod io_max;
 pub mod kernel_timer;
 pub mod limits;
 pub mod prio_class;

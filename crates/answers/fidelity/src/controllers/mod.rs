@@ -2,6 +2,7 @@
 
 pub mod events;
 
+mod io_max;
 mod wbt;
 
 pub use events::{Event, Events};
@@ -17,6 +18,8 @@ use crate::recording::{self, Files, read_description};
 pub enum Recorded {
     /// Write-back throttling.
     Wbt,
+    /// Limits of groups.
+    IoMax,
 }
 
 impl Recorded {
@@ -32,6 +35,7 @@ impl Recorded {
         let workload = about.get("workload").and_then(|workload| workload.as_str());
         Ok(match workload {
             Some("wbt") => Some(Recorded::Wbt),
+            Some("io.max") => Some(Recorded::IoMax),
             _ => None,
         })
     }
@@ -44,6 +48,7 @@ impl Recorded {
     pub fn score(self, events: &Events) -> Result<ControllerScore, recording::Error> {
         match self {
             Recorded::Wbt => wbt::score(events),
+            Recorded::IoMax => io_max::score(events),
         }
     }
 }
