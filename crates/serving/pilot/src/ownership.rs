@@ -162,6 +162,8 @@ impl Ownership {
             schedulers.push(scheduler.to_owned());
         }
         port.note(&self.note(schedulers, None)).map_err(not_set)?;
+        // The journal is flushed, which takes its time: another program may have set something meanwhile.
+        self.checked(port)?;
         if before != scheduler {
             self.write_one(port, "scheduler", scheduler)?;
         }

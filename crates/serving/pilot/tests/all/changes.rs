@@ -25,6 +25,20 @@ fn trials_find_the_better_scheduler_and_the_end_puts_back_what_was_found() {
 }
 
 #[test]
+fn a_scheduler_that_somebody_sets_while_the_journal_is_flushed_stays() {
+    let mut world = World::new(1, &["a"], 1, true, By::Both);
+    world.disk("a").load = Load::Streams;
+    world.disk("a").set_while_noted = Some("kyber");
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert!(world.disk("a").foreign, "the pilot wanted no exchange");
+    assert_eq!(world.disk("a").scheduler(), "kyber", "{:?}", world.decisions);
+    assert!(world.decisions.iter().any(|(_, action, _)| *action == Action::HandsOff));
+    world.finish();
+    assert_eq!(world.disk("a").scheduler(), "kyber");
+    world.check();
+}
+
+#[test]
 fn a_pilot_that_is_started_again_needs_no_trials_of_loads_that_it_knows() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());

@@ -83,6 +83,8 @@ pub(crate) struct Disk {
     foreign_seen: bool,
     /// The kernel made another value of one that was written, since then.
     pub(crate) rounded: bool,
+    /// An administrator sets this scheduler while the journal is flushed before an exchange.
+    pub(crate) set_while_noted: Option<&'static str>,
     /// Nothing may be written.
     pub(crate) read_only: bool,
     pub(crate) journal: Option<Note>,
@@ -138,6 +140,7 @@ impl Disk {
             foreign: false,
             before_foreign: Values::new(),
             foreign_seen: false,
+            set_while_noted: None,
             rounded: false,
             read_only: false,
             journal: None,
@@ -387,6 +390,11 @@ impl Port for FakePort {
         let mut disk = self.0.borrow_mut();
         disk.call()?;
         disk.journal = Some(note.clone());
+        if note.in_force.is_none()
+            && let Some(scheduler) = disk.set_while_noted.take()
+        {
+            disk.administrator_sets("scheduler", scheduler);
+        }
         Ok(())
     }
 
