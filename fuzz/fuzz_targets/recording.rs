@@ -1,9 +1,10 @@
 //! A dispatch recording of any bytes: rows behind the first NUL, the description before it. What is read is replayed through
-//! our scheduler; an error or a score, never a panic.
+//! our scheduler, or our controller; an error or a score, never a panic.
 #![no_main]
 
 use std::path::Path;
 
+use dumbwaiter_fidelity::controllers::{Events, Recorded};
 use dumbwaiter_fidelity::{Recording, call_by_call, compare, free_running, kernel_order, scheduler_of};
 use dumbwaiter_schedulers::Choice;
 use libfuzzer_sys::fuzz_target;
@@ -20,6 +21,13 @@ fuzz_target!(|bytes: &[u8]| {
     // Most inputs get past the header, which never changes.
     let mut text = HEADER.to_vec();
     text.extend_from_slice(rows.get(1..).unwrap_or_default());
+    if let Ok(about) = serde_json::from_slice(description)
+        && let Some(kind) = Recorded::of(&about)
+    {
+        let read = Events::read(Path::new("r.csv"), text.as_slice(), Path::new("r.json"), about);
+        let _ = read.map(|events| kind.score(&events, Some(1)));
+        return;
+    }
     let Ok(recording) = Recording::read(Path::new("r.csv"), text.as_slice(), Path::new("r.json"), description) else {
         return;
     };

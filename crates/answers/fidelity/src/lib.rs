@@ -10,10 +10,12 @@
 mod call_by_call;
 mod closed_loop;
 pub mod controllers;
+mod error;
 mod free_running;
 mod order;
 pub mod recording;
 mod row_order;
+mod rows;
 mod score;
 mod scores;
 mod settings;
@@ -26,6 +28,6 @@ pub use closed_loop::{
 pub use free_running::{free_running, kernel_order};
 pub use order::{Comparison, Order, compare};
 pub use recording::Recording;
-pub use score::{Figures, Score, ScoreError, Summary, controller_summary, score, summary};
+pub use score::{Figures, Score, ScoreError, Summary, score, summary};
 pub use scores::{Scores, scores};
 pub use settings::scheduler_of;

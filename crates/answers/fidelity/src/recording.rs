@@ -5,11 +5,14 @@
 //! groups with their weights and processes if there is more than the root group.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, Tenant, TickClock};
 use serde::Deserialize;
+
+pub use crate::error::Error;
+use crate::rows::{HEADER, SECTOR_MAX, TIME_NS_MAX, each_line, op_of, shown, value_of};
 
 /// Periods of a kernel's ticks, with some room for a measured period: 100 to 1000 Hz are possible.
 const TICK_NS: std::ops::RangeInclusive<u64> = 900_000..=11_000_000;
@@ -17,56 +20,9 @@ const TICK_NS: std::ops::RangeInclusive<u64> = 900_000..=11_000_000;
 const DEPTH_MAX: u64 = 1 << 20;
 /// Largest description.
 const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
-/// Longest line of the rows.
-const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Latest time of a row: 30 years after the first.
-pub(crate) const TIME_NS_MAX: u64 = 1 << 60;
-/// Highest sector: the end of 16 EiB.
-const SECTOR_MAX: u64 = 1 << 55;
 /// Most groups, and most groups in one another.
 const GROUPS_MAX: usize = 4096;
 const NESTING_MAX: usize = 32;
-/// Most rows: they are kept in memory.
-const ROWS_MAX: u64 = 1 << 26;
-
-/// Why a recording cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file cannot be read.
-    #[error("{path}: {cause}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        cause: std::io::Error,
-    },
-    /// The JSON beside the rows is not as expected.
-    #[error("{path}: not the description of a dispatch recording: {cause}")]
-    Description {
-        /// The file.
-        path: PathBuf,
-        /// The parser's error.
-        cause: serde_json::Error,
-    },
-    /// A value of the JSON beside the rows is out of its range.
-    #[error("{path}: {what}")]
-    Setting {
-        /// The file.
-        path: PathBuf,
-        /// Key, value and what was expected.
-        what: String,
-    },
-    /// A row is not as expected.
-    #[error("{path}, line {line}: {what}")]
-    Row {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// The value found and the one expected.
-        what: String,
-    },
-}
 
 /// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,15 +95,16 @@ pub struct Row {
     pub line: u64,
 }
 
+/// When the kernel's ticks step, as a description says it.
 #[derive(Debug, Deserialize)]
-struct Jiffies {
+pub(crate) struct Jiffies {
     period_ns: u64,
     step_at_ns: i64,
 }
 
 impl Jiffies {
     /// The kernel's ticks; an error where no kernel has such.
-    fn clock(&self, path: &Path) -> Result<TickClock, Error> {
+    pub(crate) fn clock(&self, path: &Path) -> Result<TickClock, Error> {
         if !TICK_NS.contains(&self.period_ns) {
             let what = format!(
                 "jiffies.period_ns: {} is not a kernel's tick period; expected {} to {} (100 to 1000 Hz)",
@@ -255,13 +212,8 @@ impl Recording {
     /// # Errors
     /// A file that cannot be read, is too large, or is not a recording; with the line.
     pub fn open(path: &Path) -> Result<Recording, Error> {
-        let Files { rows: path, description: beside } = &Files::of(path);
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |cause| Error::Io { path, cause }
-        };
-        let rows = std::fs::File::open(path).map_err(io(path))?;
-        Recording::read(path, rows, beside, &read_description(beside)?)
+        let files = Files::of(path);
+        Recording::read(&files.rows, files.open_rows()?, &files.description, &read_description(&files.description)?)
     }
 
     /// Reads a recording from its `rows`, plain or zstd, and the JSON text of its `description`. Messages call them `path`
@@ -333,6 +285,11 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// The rows' file, to read.
+    pub(crate) fn open_rows(&self) -> Result<std::fs::File, Error> {
+        std::fs::File::open(&self.rows).map_err(|cause| Error::Io { path: self.rows.clone(), cause })
+    }
+
     /// Both, by the name of either.
     pub(crate) fn of(path: &Path) -> Files {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -355,56 +312,6 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-pub(crate) const HEADER: &str = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
-
-/// Reads the rows of a recording, plain or zstd, and calls `each` with the number and the text of every line: the first one is
-/// the header. Messages call the file `path`.
-///
-/// # Errors
-///
-/// The file cannot be read, is too long, has no rows, or `each` says what is wrong with one.
-pub(crate) fn each_line(
-    path: &Path,
-    mut rows: impl Read,
-    each: &mut dyn FnMut(u64, &str) -> Result<(), String>,
-) -> Result<(), Error> {
-    let io = |cause| Error::Io { path: path.to_owned(), cause };
-    let mut magic = Vec::new();
-    rows.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
-    let packed = magic == [0x28, 0xb5, 0x2f, 0xfd];
-    let whole = std::io::Cursor::new(magic).chain(rows);
-    let mut input: Box<dyn BufRead + '_> = match packed {
-        true => Box::new(BufReader::new(zstd::Decoder::new(whole).map_err(io)?)),
-        false => Box::new(BufReader::new(whole)),
-    };
-    let mut text = String::new();
-    let mut line = 0;
-    loop {
-        text.clear();
-        let fail = |what: String| Error::Row { path: path.into(), line: line + 1, what };
-        let got = input.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
-        let got = got.map_err(|e| fail(format!("cannot be read: {e}")))?;
-        if got == 0 && line < 2 {
-            return Err(Error::Row {
-                path: path.into(),
-                line: 1,
-                what: "no rows: expected a dispatch recording".into(),
-            });
-        }
-        if got == 0 {
-            return Ok(());
-        }
-        if got as u64 == LINE_BYTES_MAX && !text.ends_with('\n') {
-            return Err(fail("a line of more than 1 MiB; expected a row of 10 fields".into()));
-        }
-        if line > ROWS_MAX {
-            return Err(fail(format!("more than {ROWS_MAX} rows; record for a shorter time")));
-        }
-        each(line + 1, text.trim_end()).map_err(fail)?;
-        line += 1;
-    }
-}
-
 fn read_rows(path: &Path, input: impl Read, groups: &[Group]) -> Result<Vec<Row>, Error> {
     let mut rows: Vec<Row> = Vec::new();
     each_line(path, input, &mut |line, text| {
@@ -421,17 +328,6 @@ fn read_rows(path: &Path, input: impl Read, groups: &[Group]) -> Result<Vec<Row>
         Ok(())
     })?;
     Ok(rows)
-}
-
-/// The start of a text for a message, control characters escaped.
-pub(crate) fn shown(text: &str) -> String {
-    let start: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() { start + "…" } else { start }
-}
-
-/// The value of a key among the details of a row, which spaces or semicolons part.
-pub(crate) fn value_of<'a>(details: &'a str, key: &str) -> Option<&'a str> {
-    details.split([' ', ';']).find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
 }
 
 /// The index of the group that a row's details name.
@@ -503,12 +399,6 @@ fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
         }
         fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, shown(fields[i])))
     };
-    let op = match fields[5] {
-        "W" => Op::Write,
-        "D" => Op::Discard,
-        "F" => Op::Flush,
-        _ => Op::Read,
-    };
     let within = |i: usize, most: u64| match number(i)? {
         n if n <= most => Ok(n),
         n => Err(format!("column {}: {n}; expected at most {most}", i + 1)),
@@ -519,7 +409,7 @@ fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
         req: within(2, u64::from(u32::MAX))? as u32,
         sector: within(3, SECTOR_MAX)?,
         bytes: within(4, u64::from(u32::MAX))?,
-        op,
+        op: op_of(fields[5]),
         flags: flags_in(fields[6]),
         pid: match fields[7] {
             "" => 0,

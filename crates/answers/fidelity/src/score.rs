@@ -7,10 +7,10 @@ use dumbwaiter_schedulers::Choice;
 use serde::Serialize;
 
 use crate::call_by_call::{Difference, call_by_call};
-use crate::controllers::{ControllerScore, ControllerSummary, Events, Recorded};
+use crate::controllers::{ControllerScore, Events, Recorded};
 use crate::free_running::{free_running, kernel_order};
 use crate::order::compare;
-use crate::recording::{self, Recording};
+use crate::recording::{self, Files, Recording, read_description};
 use crate::settings::scheduler_of;
 
 /// Why a recording has no score.
@@ -125,10 +125,16 @@ fn is_false(value: &bool) -> bool {
 /// Replays a recording in both ways. `explain` is the number of the difference (from 1) to describe.
 pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
     let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    if let Some(kind) = Recorded::of(path)? {
-        return Ok(score_controller(file, &Events::open(path)?, kind)?);
+    let files = Files::of(path);
+    let (rows, description) = (&files.rows, &files.description);
+    let text = read_description(description)?;
+    let about: serde_json::Value = serde_json::from_slice(&text)
+        .map_err(|cause| recording::Error::Description { path: description.clone(), cause })?;
+    if let Some(kind) = Recorded::of(&about) {
+        let events = Events::read(rows, files.open_rows()?, description, about)?;
+        return Ok(score_controller(file, &events, kind, explain)?);
     }
-    let recording = Recording::open(path)?;
+    let recording = Recording::read(rows, files.open_rows()?, description, &text)?;
     let trivial = recording.scheduler == "none";
     let mut score = Score {
         file,
@@ -170,34 +176,31 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
 }
 
 /// Replays a recording of a controller.
-fn score_controller(file: String, events: &Events, kind: Recorded) -> Result<Score, recording::Error> {
+fn score_controller(
+    file: String,
+    events: &Events,
+    kind: Recorded,
+    explain: Option<u64>,
+) -> Result<Score, recording::Error> {
     let text = |key: &str| events.about.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let groups = events.about.get("groups").and_then(|groups| groups.as_array()).map_or(0, Vec::len);
+    let controller = kind.score(events, explain)?;
+    let explanation = controller.explained.as_ref().map(|difference| {
+        format!("{file}, line {}: the kernel: {}; ours: {}", difference.line, difference.kernel, difference.ours)
+    });
+    let (scheduler, kernel) = (text("scheduler"), text("kernel"));
+    let controller = Some(controller);
     Ok(Score {
         file,
-        scheduler: text("scheduler"),
-        kernel: text("kernel"),
+        scheduler,
+        kernel,
         groups,
         unsupported: false,
         trivial: false,
         figures: None,
-        controller: Some(kind.score(events)?),
-        explanation: None,
+        controller,
+        explanation,
     })
-}
-
-/// Summaries of the scores of controllers, in the order of their names.
-pub fn controller_summary(scores: &[Score]) -> Vec<ControllerSummary> {
-    let mut found: Vec<ControllerSummary> = Vec::new();
-    for own in scores.iter().filter_map(|score| score.controller.as_ref()) {
-        let at = found.iter().position(|s| s.controller == own.controller).unwrap_or_else(|| {
-            found.push(ControllerSummary { controller: own.controller, ..ControllerSummary::default() });
-            found.len() - 1
-        });
-        found[at].add(own);
-    }
-    found.sort_by_key(|summary| summary.controller);
-    found
 }
 
 /// Summaries of the scores by scheduler, in the order of their names.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::controllers::ControllerSummary;
-use crate::score::controller_summary;
+use crate::controllers::{ControllerSummary, controller_summary};
 use crate::{Score, ScoreError, Summary, score, summary};
 
 /// Scores of recordings and their summary. Its serde form is the JSON of `fidelity --json`.
@@ -33,5 +32,9 @@ pub fn scores(files: &[PathBuf], explain: Option<u64>, jobs: Option<usize>) -> R
         Err(_) => score_each(),
     };
     let files: Vec<Score> = found.into_iter().collect::<Result<_, _>>()?;
-    Ok(Scores { summary: summary(&files), controllers: controller_summary(&files), files })
+    Ok(Scores {
+        summary: summary(&files),
+        controllers: controller_summary(files.iter().filter_map(|score| score.controller.as_ref())),
+        files,
+    })
 }

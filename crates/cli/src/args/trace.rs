@@ -93,6 +93,7 @@ pub(crate) struct TraceHead {
 Examples:
   dumbwaiter fidelity recordings/*.csv.zst
   dumbwaiter fidelity kyber-bursts.csv.zst --explain 1
+  dumbwaiter fidelity throttling/mq-deadline-lat*.csv.zst
   dumbwaiter fidelity --closed-loop recordings/*.json
   dumbwaiter fidelity --closed-loop recordings/*.json --against again")]
 pub(crate) struct Fidelity {
@@ -108,7 +109,7 @@ pub(crate) struct Fidelity {
     /// Compare with second recordings of the same names in this folder instead: how the kernel agrees with itself
     #[arg(long, value_name = "FOLDER", requires = "closed_loop", conflicts_with = "jobs")]
     pub(crate) against: Option<PathBuf>,
-    /// Print the scheduler's state around the N-th difference of each recording
+    /// Print the N-th difference of each recording, with the scheduler's state around it
     #[arg(long, value_name = "N", conflicts_with = "closed_loop")]
     pub(crate) explain: Option<u64>,
     /// Number of recordings replayed in parallel

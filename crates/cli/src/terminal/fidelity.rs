@@ -2,17 +2,24 @@
 
 use std::path::Path;
 
-use dumbwaiter_fidelity::controllers::VerdictKind;
-use dumbwaiter_fidelity::{Agreement, BOUNDS, ClosedLoops, Figures, Score, controller_summary, summary};
+use dumbwaiter_fidelity::controllers::{ControllerScore, VerdictKind, controller_summary};
+use dumbwaiter_fidelity::{Agreement, BOUNDS, ClosedLoops, Figures, Score, summary};
 use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
 
 /// The scores of replayed recordings, one row each, and a line for each scheduler.
 pub fn scores_text(scored: &[Score], style: Style) -> String {
+    let of_schedulers = schedulers_text(scored, style);
+    let of_controllers = controllers_text(scored, style);
+    [of_schedulers, of_controllers].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Empty where there is no recording of a scheduler.
+fn schedulers_text(scored: &[Score], style: Style) -> String {
     let of_schedulers = scored.iter().filter(|score| score.controller.is_none());
     let rows: Vec<Vec<String>> = of_schedulers.map(score_row).collect();
     if rows.is_empty() {
-        return controllers_text(scored, style);
+        return String::new();
     }
     let header = [
         ("recording", Align::Left),
@@ -43,14 +50,10 @@ pub fn scores_text(scored: &[Score], style: Style) -> String {
             if s.trivial { "; trivial: it has no dispatch function" } else { "" }
         );
     }
-    if rows.len() < scored.len() {
-        text.push('\n');
-        text += &controllers_text(scored, style);
-    }
     text
 }
 
-/// The scores of recordings of controllers, one row each, and a line for each controller.
+/// The scores of recordings of controllers, one row of at most 80 columns each, and a line for each controller. Empty where there are none.
 fn controllers_text(scored: &[Score], style: Style) -> String {
     let header = [
         ("recording", Align::Left),
@@ -58,23 +61,37 @@ fn controllers_text(scored: &[Score], style: Style) -> String {
         ("controller", Align::Left),
         ("verdicts", Align::Right),
         ("same", Align::Right),
-        ("first that differs", Align::Left),
+        ("line", Align::Right),
     ];
     let row = |score: &Score| {
-        let own = score.controller.as_ref()?;
+        let ControllerScore { controller, verdicts, verdict_agreement, first_difference, .. } =
+            score.controller.as_ref()?;
         let release: Vec<&str> = score.kernel.split(['.', '-', '+']).take(2).collect();
-        let differs = own.first_difference.as_ref().map_or(String::new(), |d| format!("line {}", d.line));
+        let differs = first_difference.as_ref().map_or(String::new(), |d| d.line.to_string());
         let name = stem(&score.file).to_owned();
-        let (verdicts, same) = (grouped(own.verdicts), percent(own.verdict_agreement));
-        Some(vec![name, release.join("."), own.controller.to_owned(), verdicts, same, differs])
+        Some(vec![
+            name,
+            release.join("."),
+            (*controller).to_owned(),
+            grouped(*verdicts),
+            percent(*verdict_agreement),
+            differs,
+        ])
     };
     let rows: Vec<Vec<String>> = scored.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
     let mut text = table(&header, &rows, style);
     text.push('\n');
-    for s in controller_summary(scored) {
+    if scored.iter().filter_map(|score| score.controller.as_ref()).any(|own| own.first_difference.is_some()) {
+        text += "line: that of the first verdict that differs\n";
+    }
+    for s in controller_summary(scored.iter().filter_map(|score| score.controller.as_ref())) {
         let of = |kind: &VerdictKind| format!("{} {} of {}", kind.kind, grouped(kind.agreed), grouped(kind.verdicts));
         let kinds: Vec<String> = s.kinds.iter().map(of).collect();
-        text += &format!("{}: {} recordings: {}\n", s.controller, s.files, kinds.join(", "));
+        let recordings = if s.files == 1 { "recording" } else { "recordings" };
+        text += &format!("{}: {} {recordings}, same verdicts: {}\n", s.controller, s.files, kinds.join(", "));
     }
     text
 }

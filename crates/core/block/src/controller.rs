@@ -55,7 +55,6 @@ pub enum Adjustment {
 #[derive(Default)]
 pub struct Effects {
     pub(crate) released: std::collections::VecDeque<RequestId>,
-    pub(crate) delayed: Vec<(TaskId, Nanos)>,
     pub(crate) adjustments: std::collections::VecDeque<Adjustment>,
 }
 
@@ -65,19 +64,13 @@ impl Effects {
         self.released.push_back(id);
     }
 
-    /// A task sleeps until this time before it goes on with its program, once it has submitted what it is about to submit
-    /// (Linux: on the return to user space). [`BlockLayer::take_delay`](crate::BlockLayer::take_delay) tells its driver.
-    pub fn delay_task(&mut self, task: TaskId, until: Nanos) {
-        self.delayed.push((task, until));
-    }
-
     /// Asks for a change.
     pub fn adjust(&mut self, adjustment: Adjustment) {
         self.adjustments.push_back(adjustment);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.released.is_empty() && self.adjustments.is_empty() && self.delayed.is_empty()
+        self.released.is_empty() && self.adjustments.is_empty()
     }
 }
 
@@ -138,11 +131,11 @@ pub trait Controller: Send {
         BioAnswer::Pass
     }
 
-    /// The front of an I/O that passed [`Controller::submit`] was cut off and went on; this rest asks to pass.
-    /// [`BioAnswer::Refuse`] is no answer to it.
-    fn split(&mut self, rest: &Io, ctx: &Context<'_>) -> BioAnswer {
+    /// The front of an I/O that passed [`Controller::submit`] was cut off and went on. May the rest follow it now? `false`: it is
+    /// parked, and [`Controller::parked`] tells its id.
+    fn rest_passes(&mut self, rest: &Io, ctx: &Context<'_>) -> bool {
         let _ = (rest, ctx);
-        BioAnswer::Pass
+        true
     }
 
     /// The I/O, or the rest of one, that it has just parked has this id.

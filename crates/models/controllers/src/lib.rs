@@ -23,7 +23,7 @@ pub mod limits;
 pub mod prio_class;
 pub mod reservations;
 pub mod switching;
-mod tenant_limits;
+mod tenant_controls;
 mod token_bucket;
 pub mod wbt;
 
@@ -33,4 +33,4 @@ pub use depth_search::{DepthSearch, search_depth};
 pub use limits::Limits;
 pub use prio_class::{PrioClass, PrioClasses};
 pub use reservations::Reservations;
-pub use tenant_limits::{TenantLimits, set_tenant_limits};
+pub use tenant_controls::{TenantControls, set_tenant_controls};

@@ -6,7 +6,7 @@ use crate::{Limits, PrioClass, PrioClasses, Reservations, limits, prio_class, re
 
 /// Limits, reservation and priority class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TenantLimits {
+pub struct TenantControls {
     /// The most I/Os in a second.
     pub limit_iops: Option<u64>,
     /// The most bytes read and written in a second.
@@ -18,7 +18,7 @@ pub struct TenantLimits {
 }
 
 /// Sets limits, reservation and priority class of a tenant. A controller joins the chain with the first value that it is needed for.
-pub fn set_tenant_limits(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantLimits) {
+pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantControls) {
     let settings = [
         (limits::NAME, "limit_iops", to.limit_iops),
         (limits::NAME, "limit_bytes", to.limit_bytes),

@@ -23,7 +23,7 @@ mod write;
 use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
-use dumbwaiter_controllers::{PrioClass, TenantLimits};
+use dumbwaiter_controllers::TenantControls;
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
@@ -178,7 +178,7 @@ pub struct Tenant {
     /// An I/O of its tasks whose predicted wait is longer is refused.
     pub deadline: Option<Nanos>,
     /// Its limits, the service reserved for it whatever others do, and its priority class.
-    pub limits: TenantLimits,
+    pub controls: TenantControls,
     /// Whether it is the focus of latency metrics, such as an interactive user; recommendations look at its latency.
     pub focus: bool,
     /// Its tasks.
@@ -199,7 +199,7 @@ impl Tenant {
             parent: None,
             ioprio: None,
             deadline: None,
-            limits: TenantLimits::default(),
+            controls: TenantControls::default(),
             focus: false,
             tasks: Vec::new(),
             changes: Vec::new(),
@@ -305,14 +305,9 @@ impl Scenario {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
     }
 
-    /// Has any tenant a priority class?
-    pub fn has_prio_classes(&self) -> bool {
-        self.tenants.iter().any(|tenant| tenant.limits.prio_class != PrioClass::NoChange)
-    }
-
     /// Has any tenant a limit, a reservation or a priority class?
-    pub fn has_limits(&self) -> bool {
-        self.tenants.iter().any(|tenant| tenant.limits != TenantLimits::default())
+    pub fn has_controls(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.controls != TenantControls::default())
     }
 
     /// Has any task a deadline?

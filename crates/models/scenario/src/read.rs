@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::hint::{nearest, suggest};
-use dumbwaiter_controllers::{PrioClass, TenantLimits};
+use dumbwaiter_controllers::{PrioClass, TenantControls};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -102,7 +102,7 @@ impl FileTenant {
             parent: self.parent,
             ioprio: self.ioprio.map(|p| p.0),
             deadline: self.deadline.map(|t| t.0),
-            limits: TenantLimits {
+            controls: TenantControls {
                 limit_iops: self.limit_iops,
                 limit_bytes: self.limit_bytes.map(|bytes| bytes.0),
                 reservation_iops: self.reservation_iops,

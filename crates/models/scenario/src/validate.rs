@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::did_you_mean;
-use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_controllers::TenantControls;
 use dumbwaiter_text::units::format_time;
 
 use crate::{Error, Scenario, Task, Tenant, Work};
@@ -142,7 +142,7 @@ impl Scenario {
             if tenant.deadline == Some(Nanos::ZERO) {
                 return fail("a deadline of 0 refuses every I/O that waits; give a time such as \"10ms\"".to_string());
             }
-            let TenantLimits { limit_iops, limit_bytes, reservation_iops, .. } = tenant.limits;
+            let TenantControls { limit_iops, limit_bytes, reservation_iops, .. } = tenant.controls;
             let limits =
                 [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)];
             if let Some((key, _)) = limits.into_iter().find(|(_, value)| *value == Some(0)) {
@@ -153,7 +153,7 @@ impl Scenario {
             {
                 return fail(format!("reservation_iops {reservation} is more than its limit_iops of {limit}"));
             }
-            if tenant.is_root() && tenant.limits != TenantLimits::default() {
+            if tenant.is_root() && tenant.controls != TenantControls::default() {
                 return fail(
                     "the root group has no limits, no reservation and no priority class; leave these out".to_string(),
                 );

@@ -1,6 +1,6 @@
 //! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
 
-use dumbwaiter_controllers::{PrioClass, TenantLimits};
+use dumbwaiter_controllers::{PrioClass, TenantControls};
 use dumbwaiter_text::units::format_time;
 use dumbwaiter_workloads::generate::Scalar;
 use serde::ser::{SerializeMap, SerializeStruct};
@@ -71,7 +71,7 @@ impl Serialize for Tenant {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
         }
-        let TenantLimits { limit_iops, limit_bytes, reservation_iops, prio_class } = self.limits;
+        let TenantControls { limit_iops, limit_bytes, reservation_iops, prio_class } = self.controls;
         for (key, value) in
             [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)]
         {

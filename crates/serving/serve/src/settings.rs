@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_controllers::TenantControls;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -114,9 +114,9 @@ impl ExportSettings {
     }
 
     /// Its limits and its reservation.
-    pub(crate) fn limits(&self) -> TenantLimits {
+    pub(crate) fn limits(&self) -> TenantControls {
         let ExportSettings { limit_iops, limit_bytes, reservation_iops, .. } = *self;
-        TenantLimits { limit_iops, limit_bytes, reservation_iops, ..TenantLimits::default() }
+        TenantControls { limit_iops, limit_bytes, reservation_iops, ..TenantControls::default() }
     }
 
     /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.

@@ -2,7 +2,7 @@
 //! controllers over a device model, with clients that keep a number of requests under way. Only sockets and the ring are left out.
 
 use dumbwaiter_block::{BlockLayer, Finished, Flags, Io, Ioprio, Nanos, Op, RequestId, SECTOR_BYTES, Task, TaskId};
-use dumbwaiter_controllers::{search_depth, set_tenant_limits};
+use dumbwaiter_controllers::{search_depth, set_tenant_controls};
 use dumbwaiter_measure::pv;
 use dumbwaiter_path::{VirtualDevice, VirtualRequest};
 use dumbwaiter_schedulers::Choice;
@@ -74,7 +74,7 @@ impl Lab {
             let (offset, size) = place(&export, open.target.facts().bytes, 512).unwrap();
             let weight = export.weight;
             let id = layer.add_tenant(Nanos::ZERO, dumbwaiter_block::Tenant { weight, parent: None }).unwrap();
-            set_tenant_limits(&mut layer, Nanos::ZERO, id, &export.limits());
+            set_tenant_controls(&mut layer, Nanos::ZERO, id, &export.limits());
             tenants.push(Tenant::new(export, id, offset, size));
         }
         if depth == DeviceDepth::Auto {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Scope, Task, TaskId, TenantId};
-use dumbwaiter_controllers::{depth_search, limits, search_depth, set_tenant_limits};
+use dumbwaiter_controllers::{depth_search, limits, search_depth, set_tenant_controls};
 use dumbwaiter_path::{Buffer, Data, Disk, Event, Interest, WatchId};
 
 use crate::Error;
@@ -85,7 +85,7 @@ impl Volume {
         let weight = settings.weight;
         let id = self.disk.layer_mut().add_tenant(now, dumbwaiter_block::Tenant { weight, parent: None });
         let id = id.map_err(|e| Error::Export { export: settings.name.clone(), what: e.to_string() })?;
-        set_tenant_limits(self.disk.layer_mut(), now, id, &settings.limits());
+        set_tenant_controls(self.disk.layer_mut(), now, id, &settings.limits());
         let tenant = Tenant::new(settings, id, offset, size);
         let free = self.tenants.iter().position(Option::is_none);
         let index = free.unwrap_or(self.tenants.len());
@@ -158,7 +158,7 @@ impl Volume {
     pub(crate) fn apply_limits(&mut self, index: u32) {
         let Some(tenant) = self.tenant(index) else { return };
         let (id, limits, now) = (tenant.id, tenant.settings.limits(), self.disk.now());
-        set_tenant_limits(self.disk.layer_mut(), now, id, &limits);
+        set_tenant_controls(self.disk.layer_mut(), now, id, &limits);
     }
 
     /// A buffer for a request of a tenant; `None` if the tenant must wait until others or itself give some back.

@@ -174,7 +174,7 @@ pub(crate) fn start<'a>(
         device,
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
         recorder,
-        limits: load.limits,
+        controls: load.controls,
         threads: load.threads,
         changes: load.changes,
         schedulers: exchanges,

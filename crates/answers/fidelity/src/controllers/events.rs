@@ -1,13 +1,16 @@
 //! The rows of a recording of controllers: the block layer's events, and between them what controllers saw and decided.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::Nanos;
+use dumbwaiter_block::{Nanos, Op, TickClock};
+use serde::Deserialize;
 
-use crate::recording::{Error, Files, HEADER, TIME_NS_MAX, each_line, read_description, shown, value_of};
+use crate::recording::{Error, Jiffies};
+use crate::rows::{HEADER, SECTOR_MAX, TIME_NS_MAX, each_line, op_of, shown, value_of};
 
-/// A row. Numbers that are not there are 0, and texts empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A row. Numbers that are not there are 0, texts are empty, and the operation is a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Line of the file.
     pub line: u64,
@@ -21,8 +24,8 @@ pub struct Event {
     pub sector: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// `R`, `W`, `D`, `F` or empty.
-    pub op: String,
+    /// Operation.
+    pub op: Op,
     /// Letters of flags, or details as `key=value`.
     pub details: String,
     /// The process.
@@ -56,43 +59,56 @@ pub struct Events {
     /// The rows' file.
     pub path: PathBuf,
     /// The JSON beside it.
+    pub description: PathBuf,
+    /// What it says.
     pub about: serde_json::Value,
+    /// When the kernel's ticks step, where the JSON tells.
+    pub clock: Option<TickClock>,
     /// The rows, in the order of their times.
     pub rows: Vec<Event>,
 }
 
 impl Events {
-    /// Reads the rows of `path` and the JSON beside it; or of its JSON, the rows beside that.
+    /// Reads a recording from its `rows`, plain or zstd, and what its `description` says. Messages call the rows `path`.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, is too large, or is not a recording; with the line.
-    pub fn open(path: &Path) -> Result<Events, Error> {
-        let Files { rows: path, description } = Files::of(path);
-        let about = serde_json::from_slice(&read_description(&description)?)
-            .map_err(|cause| Error::Description { path: description, cause })?;
-        let file = std::fs::File::open(&path).map_err(|cause| Error::Io { path: path.clone(), cause })?;
-        let mut rows: Vec<Event> = Vec::new();
+    /// The rows cannot be read, are too large, or are not those of a recording; with the line. Ticks that no kernel has.
+    pub fn read(path: &Path, rows: impl Read, description: &Path, about: serde_json::Value) -> Result<Events, Error> {
+        let clock = match about.get("jiffies") {
+            None | Some(serde_json::Value::Null) => None,
+            Some(jiffies) => {
+                let jiffies = Jiffies::deserialize(jiffies)
+                    .map_err(|cause| Error::Description { path: description.to_owned(), cause })?;
+                Some(jiffies.clock(description)?)
+            }
+        };
+        let mut found: Vec<Event> = Vec::new();
         let mut grouped = false;
-        each_line(&path, file, &mut |line, text| {
+        each_line(path, rows, &mut |line, text| {
             if line == 1 {
                 grouped = text == format!("{HEADER},group");
                 let expected = || format!("expected the header `{HEADER}`, found `{}`", shown(text));
                 return if grouped || text == HEADER { Ok(()) } else { Err(expected()) };
             }
             let event = parse(text, line, if grouped { 11 } else { 10 })?;
-            if event.at < rows.last().map_or(Nanos::ZERO, |last| last.at) {
+            if event.at < found.last().map_or(Nanos::ZERO, |last| last.at) {
                 return Err("the time goes back; expected rows in the order of their times".into());
             }
-            rows.push(event);
+            found.push(event);
             Ok(())
         })?;
-        Ok(Events { path, about, rows })
+        Ok(Events { path: path.to_owned(), description: description.to_owned(), about, clock, rows: found })
     }
 
     /// An error about a row.
     pub fn fail(&self, line: u64, what: String) -> Error {
         Error::Row { path: self.path.clone(), line, what }
+    }
+
+    /// An error about a key of the JSON.
+    pub fn fail_setting(&self, what: String) -> Error {
+        Error::Setting { path: self.description.clone(), what }
     }
 }
 
@@ -107,15 +123,16 @@ fn parse(text: &str, line: u64, columns: usize) -> Result<Event, String> {
         found.filter(|n| *n <= most).ok_or_else(fail)
     };
     let pid = if fields[7].is_empty() { Ok(0) } else { fields[7].parse() };
+    // The kernel gives a flush without data a sector of all bits.
+    let no_sector = fields[3] == u64::MAX.to_string();
     Ok(Event {
         line,
         at: Nanos(number(0, TIME_NS_MAX)?),
         name: fields[1].to_string(),
         req: number(2, u64::from(u32::MAX))? as u32,
-        // A flush without data has none: all bits are set.
-        sector: number(3, u64::MAX)?.wrapping_add(1).saturating_sub(1),
+        sector: if no_sector { 0 } else { number(3, SECTOR_MAX)? },
         bytes: number(4, u64::from(u32::MAX))?,
-        op: fields[5].to_string(),
+        op: op_of(fields[5]),
         details: fields[6].to_string(),
         pid: pid.map_err(|_| format!("column 8: expected a process number, found `{}`", shown(fields[7])))?,
         cpu: number(9, u64::from(u16::MAX))? as u16,
@@ -131,11 +148,25 @@ mod tests {
     fn details_are_read_by_their_keys() {
         let row = parse("5,wbt_timer,,,,,status=4 step=-2 inflight=6,,,0", 2, 10).unwrap();
         assert_eq!((row.at, row.name.as_str(), row.number("step")), (Nanos(5), "wbt_timer", Ok(-2)));
-        assert_eq!(
-            row.number("target").unwrap_err(),
-            "wbt_timer: expected target=NUMBER, found `status=4 step=-2 inflight=6`"
-        );
+        let missing = row.number("target").unwrap_err();
+        assert_eq!(missing, "wbt_timer: expected target=NUMBER, found `status=4 step=-2 inflight=6`");
         assert!(parse("5,a,b", 2, 10).unwrap_err().contains("expected 10 fields, found 3"));
         assert!(parse("5,x,,,,,,many,,0", 2, 10).unwrap_err().contains("column 8"));
+        assert!(parse("5,x,,36028797018963969,,,,,,0", 2, 10).unwrap_err().contains("column 4"));
+        assert_eq!(parse("5,x,,18446744073709551615,,F,,,,0", 2, 10).unwrap().sector, 0);
+    }
+
+    #[test]
+    fn ticks_that_no_kernel_has_are_an_error() {
+        let read = |about: &str| {
+            let rows = format!("{HEADER}\n1,getrq,1,8,4096,R,,5,,0\n");
+            let about = serde_json::from_str(about).unwrap();
+            Events::read(Path::new("r.csv"), rows.as_bytes(), Path::new("r.json"), about).map(|read| read.clock)
+        };
+        let tick = |period_ns: u64| format!(r#"{{"jiffies":{{"period_ns":{period_ns},"step_at_ns":-1000}}}}"#);
+        assert_eq!(read("{}").unwrap(), None);
+        assert_eq!(read(&tick(4_000_000)).unwrap().map(|clock| clock.step_at), Some(Nanos(3_999_000)));
+        assert!(read(&tick(5)).unwrap_err().to_string().contains("r.json: jiffies.period_ns: 5"));
+        assert!(read(r#"{"jiffies":7}"#).unwrap_err().to_string().starts_with("r.json: "));
     }
 }

@@ -29,8 +29,6 @@ pub(super) struct Corridor {
     pub(super) next_scheduler: Option<(Box<dyn Scheduler>, Handover)>,
     /// I/Os that controllers park.
     pub(super) parked: usize,
-    /// Until when tasks sleep once they have returned from their submission, by task.
-    pub(super) delays: Vec<Nanos>,
     /// By request; empty until a controller keeps one.
     waits: Vec<Wait>,
 }

@@ -62,8 +62,9 @@ impl BlockLayer {
         }
     }
 
-    /// The rest of an I/O whose front went on asks the links from `from` on. `false`: it is parked.
-    pub(super) fn passes_split(
+    /// The rest of an I/O whose front went on, if any, asks the links from `from` on. `false`: it is parked.
+    #[inline]
+    pub(super) fn rest_passes(
         &mut self,
         now: Nanos,
         parent: RequestId,
@@ -71,10 +72,13 @@ impl BlockLayer {
         sequence: Sequence,
         from: usize,
     ) -> bool {
+        if rest.sectors == 0 || self.corridor.is_empty() {
+            return true;
+        }
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         let links = self.corridor.links.iter_mut().enumerate().skip(from);
-        let mut answers = links.map(|(at, link)| (at, link.controller.split(rest, &ctx)));
-        let Some((at, _)) = answers.find(|(_, answer)| *answer == BioAnswer::Park) else { return true };
+        let mut answers = links.map(|(at, link)| (at, link.controller.rest_passes(rest, &ctx)));
+        let Some((at, _)) = answers.find(|(_, passes)| !passes) else { return true };
         let submitted = self.requests[parent].submit;
         let id = self.enter(Request { state: State::Parked, parent, sequence, ..Request::new(*rest, submitted) });
         self.corridor.wait_mut(id).by_worker = true;
@@ -218,29 +222,12 @@ impl BlockLayer {
         loop {
             if let Some(id) = self.corridor.effects.released.pop_front() {
                 self.release_held(now, id);
-            } else if let Some(delay) = self.corridor.effects.delayed.pop() {
-                self.delay(delay);
             } else if let Some(adjustment) = self.corridor.effects.adjustments.pop_front() {
                 self.adjust(now, adjustment);
             } else {
                 return;
             }
         }
-    }
-
-    fn delay(&mut self, (task, until): (TaskId, Nanos)) {
-        let delays = &mut self.corridor.delays;
-        if task.0 as usize >= delays.len() {
-            delays.resize(task.0 as usize + 1, Nanos::ZERO);
-        }
-        delays[task.0 as usize] = delays[task.0 as usize].max(until);
-    }
-
-    /// Until when a task that has returned from its submission sleeps before its program goes on. Each delay is told once.
-    #[inline]
-    pub fn take_delay(&mut self, task: TaskId) -> Option<Nanos> {
-        let until = self.corridor.delays.get_mut(task.0 as usize)?;
-        Some(std::mem::take(until)).filter(|until| *until != Nanos::ZERO)
     }
 
     /// Wakes the tasks that sleep until now.
@@ -311,7 +298,7 @@ impl BlockLayer {
         let Request { io, .. } = self.requests[id];
         self.corridor.parked -= 1;
         self.requests.remove(id);
-        if self.passes_split(now, parent, &io, sequence, from) {
+        if self.rest_passes(now, parent, &io, sequence, from) {
             self.by_worker = true;
             self.submit_pieces(now, parent, io, sequence, None);
             self.by_worker = false;

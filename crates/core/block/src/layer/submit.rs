@@ -98,7 +98,7 @@ impl BlockLayer {
             }
             rest.sector = rest.sector.saturating_add(u64::from(sectors));
             rest.sectors -= sectors;
-            if rest.sectors > 0 && !self.corridor.is_empty() && !self.passes_split(now, parent, &rest, sequence, 0) {
+            if !self.rest_passes(now, parent, &rest, sequence, 0) {
                 return Submitted::Entered;
             }
         }
@@ -172,8 +172,10 @@ impl BlockLayer {
         let end = io.sector + u64::from(io.sectors);
         let sectors = (whole.sector + u64::from(whole.sectors) - end) as u32;
         let rest = Io { sector: end, sectors, ..whole };
-        let parks = sectors > 0 && !self.corridor.is_empty() && !self.passes_split(now, parent, &rest, sequence, 0);
-        let outcome = if parks { Submitted::Entered } else { self.submit_pieces(now, parent, rest, sequence, plug) };
+        let outcome = match self.rest_passes(now, parent, &rest, sequence, 0) {
+            true => self.submit_pieces(now, parent, rest, sequence, plug),
+            false => Submitted::Entered,
+        };
         self.by_worker = false;
         outcome
     }

@@ -54,8 +54,8 @@ impl Controller for Moody {
         }
     }
 
-    fn split(&mut self, _rest: &Io, _ctx: &Context<'_>) -> BioAnswer {
-        if self.draw(3) == 0 { BioAnswer::Park } else { BioAnswer::Pass }
+    fn rest_passes(&mut self, _rest: &Io, _ctx: &Context<'_>) -> bool {
+        self.draw(3) > 0
     }
 
     fn parked(&mut self, id: RequestId, ctx: &Context<'_>) {

@@ -64,7 +64,11 @@ impl Groups {
         self.timer
     }
 
-    /// An I/O asks to pass. `false`: it waits.
+    /// An I/O of a group, by its number, asks to pass. `false`: it waits.
+    ///
+    /// # Panics
+    ///
+    /// No group has this number; so do [`Groups::set`] and [`Groups::rates`].
     pub fn submit(&mut self, group: usize, dir: Dir, bio: Bio, now: Nanos) -> bool {
         let tick = self.jiffies.at(now);
         let release = self.release;
@@ -93,21 +97,13 @@ impl Groups {
     pub fn tick(&mut self, now: Nanos, go: &mut dyn FnMut(Bio)) {
         let tick = self.jiffies.at(now);
         let release = self.release;
-        // A group that is due and lets none go waits for the next time.
-        while let Some((_, first)) = self
-            .groups
-            .iter()
-            .enumerate()
-            .filter_map(|(i, group)| Some((group.due?, i)))
-            .filter(|(due, _)| *due <= tick)
-            .min()
+        let first = |groups: &[Group]| groups.iter().enumerate().filter_map(|(i, group)| Some((group.due?, i))).min();
+        while let Some((due, at)) = first(&self.groups)
+            && due <= tick
         {
-            let group = &mut self.groups[first];
-            let gone = group.turn(release, tick, go);
+            let group = &mut self.groups[at];
+            group.turn(release, tick, go);
             group.plan(release, tick);
-            if gone == 0 && group.due.is_some_and(|due| due <= tick) {
-                group.due = Some(tick + 1);
-            }
         }
         self.arm(now);
     }
@@ -140,17 +136,14 @@ impl Group {
         self.due = waits.min().map(|wait| tick + wait);
     }
 
-    /// Lets some go, reads first. Answers how many.
-    fn turn(&mut self, release: Release, tick: i64, go: &mut dyn FnMut(Bio)) -> u32 {
-        let mut gone = 0;
+    /// Lets some go, reads first.
+    fn turn(&mut self, release: Release, tick: i64, go: &mut dyn FnMut(Bio)) {
         for (waiting, most) in self.directions.iter_mut().zip(TURN) {
             for _ in 0..most {
                 let Some(bio) = waiting.pop(release, tick) else { break };
                 go(bio);
-                gone += 1;
             }
         }
-        gone
     }
 }
 
@@ -162,80 +155,64 @@ impl Waiting {
     /// Nothing waits: it passes, or is the first to wait.
     fn try_pass(&mut self, release: Release, bio: Bio, now: i64) -> bool {
         self.slices.refresh(now, false);
-        let bytes = self.slices.wait_for_bytes(now, bio.bytes);
-        let ios = self.slices.wait_for_io(now);
-        if bytes.max(ios) == 0 {
-            self.slices.charge_bytes(bio.bytes);
-            self.slices.charge_io();
-            self.slices.trim(now);
-            return true;
-        }
-        if release == Release::V6_18 && bytes == 0 {
-            self.slices.charge_bytes(bio.bytes);
-            self.for_ios.push_back(bio);
-        } else {
-            self.for_bytes.push_back(bio);
-        }
-        false
+        self.for_bytes.push_back(bio);
+        self.pop(release, now).is_some()
     }
 
     /// Others wait: it goes behind them. Where none waits for bytes its own may count at once (6.18).
     fn join(&mut self, release: Release, bio: Bio, now: i64) {
-        if release == Release::V6_18 && self.for_bytes.is_empty() {
-            self.slices.refresh(now, true);
-            if self.slices.wait_for_bytes(now, bio.bytes) == 0 {
-                self.slices.charge_bytes(bio.bytes);
-                self.for_ios.push_back(bio);
-                return;
-            }
-        }
+        let counts = release == Release::V6_18 && self.for_bytes.is_empty();
         self.for_bytes.push_back(bio);
+        if counts {
+            self.slices.refresh(now, true);
+            self.bytes_pass(now);
+        }
     }
 
-    /// Ticks until the first may go; `None` if none waits.
+    /// Ticks until the first may go; `None` if none waits. In 6.18 bytes that may pass do, and it waits for its turn as an I/O.
     fn wait(&mut self, release: Release, now: i64) -> Option<i64> {
         let first = self.for_ios.front().or(self.for_bytes.front()).copied()?;
         self.slices.refresh(now, true);
-        let bytes = if self.for_ios.is_empty() { self.slices.wait_for_bytes(now, first.bytes) } else { 0 };
-        // In 6.18 the number of I/Os is looked at once its bytes have passed.
-        let ios = if release == Release::V6_18 && bytes > 0 { 0 } else { self.slices.wait_for_io(now) };
-        let wait = bytes.max(ios);
+        let wait = match release {
+            Release::V6_12 => self.slices.wait_for_bytes(now, first.bytes).max(self.slices.wait_for_io(now)),
+            Release::V6_18 if self.for_ios.is_empty() && !self.bytes_pass(now) => {
+                self.slices.wait_for_bytes(now, first.bytes)
+            }
+            Release::V6_18 => self.slices.wait_for_io(now),
+        };
         if wait > 0 {
             self.slices.refused(now, wait);
         }
         Some(wait)
     }
 
+    /// The first that waits for bytes waits for its turn as an I/O from now on, if its bytes may pass.
+    fn bytes_pass(&mut self, now: i64) -> bool {
+        let Some(first) = self.for_bytes.pop_front() else { return false };
+        let passes = self.slices.wait_for_bytes(now, first.bytes) == 0;
+        if passes {
+            self.slices.charge_bytes(first.bytes);
+            self.for_ios.push_back(first);
+        } else {
+            self.for_bytes.push_front(first);
+        }
+        passes
+    }
+
     /// The first one, if it may go now.
     fn pop(&mut self, release: Release, now: i64) -> Option<Bio> {
-        if self.for_ios.is_empty() {
-            let first = *self.for_bytes.front()?;
-            self.slices.refresh(now, true);
-            let bytes = self.slices.wait_for_bytes(now, first.bytes);
-            if bytes > 0 {
-                self.slices.refused(now, bytes);
-                return None;
-            }
-            let ios = self.slices.wait_for_io(now);
-            if ios > 0 {
-                self.slices.refused(now, ios);
-                if release == Release::V6_18 {
-                    self.for_bytes.pop_front();
-                    self.slices.charge_bytes(first.bytes);
-                    self.for_ios.push_back(first);
-                }
-                return None;
-            }
-            self.for_bytes.pop_front();
-            self.slices.charge_bytes(first.bytes);
-            self.slices.charge_io();
-            self.slices.trim(now);
-            return Some(first);
-        }
         if self.wait(release, now)? > 0 {
             return None;
         }
-        let first = self.for_ios.pop_front()?;
+        // What waits as an I/O has been charged for its bytes.
+        let first = match self.for_ios.pop_front() {
+            Some(first) => first,
+            None => {
+                let first = self.for_bytes.pop_front()?;
+                self.slices.charge_bytes(first.bytes);
+                first
+            }
+        };
         self.slices.charge_io();
         self.slices.trim(now);
         Some(first)

@@ -61,10 +61,11 @@ struct Tracked {
 pub struct Wbt {
     throttle: Throttle,
     enabled: Enabled,
-    /// The target that is stored, also while it is off.
-    stored_us: u64,
+    /// The target that is stored, also while it is off; `None`: the default, which is known once the device is.
+    stored_us: Option<u64>,
     rotational: bool,
-    device_depth: u32,
+    /// `None` before it is attached.
+    device_depth: Option<u32>,
     requests: Vec<Tracked>,
     /// What a change of settings let go: the next tick releases it.
     freed: Vec<RequestId>,
@@ -77,16 +78,20 @@ impl Wbt {
         Wbt {
             throttle: Throttle::new(Jiffies::default(), 1, volatile_cache),
             enabled: Enabled::OnByDefault,
-            stored_us: 0,
+            stored_us: None,
             rotational: false,
-            device_depth: 0,
+            device_depth: None,
             requests: Vec::new(),
             freed: Vec::new(),
         }
     }
 
-    fn is_on(&self) -> bool {
-        matches!(self.enabled, Enabled::OnByDefault | Enabled::OnByHand) && self.stored_us > 0
+    /// The target in force, µs; 0: it is off.
+    fn target_us(&self) -> u64 {
+        match self.enabled {
+            Enabled::OnByDefault | Enabled::OnByHand => self.stored_us.unwrap_or(self.default_us()),
+            Enabled::OffByDefault | Enabled::OffByHand => 0,
+        }
     }
 
     fn default_us(&self) -> u64 {
@@ -102,7 +107,7 @@ impl Wbt {
 
     /// Gives the throttle the target that is in force.
     fn apply(&mut self, now: Nanos) {
-        let target = if self.is_on() { Nanos::from_us(self.stored_us) } else { Nanos::ZERO };
+        let target = Nanos::from_us(self.target_us());
         let (requests, freed) = (&mut self.requests, &mut self.freed);
         self.throttle.set_target(target, now, &mut |id, class| {
             requests[id.index()].class = Some(class);
@@ -151,11 +156,9 @@ impl Controller for Wbt {
     ) {
         let depth = if traits.direct { setup.device_depth } else { setup.nr_requests };
         self.rotational = setup.rotational;
-        self.device_depth = setup.device_depth;
+        self.device_depth = Some(setup.device_depth);
         self.throttle = self.throttle.set_up(Jiffies { clock: setup.clock, offset: 0 }, depth, ctx.now);
-        if self.stored_us == 0 && self.enabled != Enabled::OffByHand {
-            self.stored_us = self.default_us();
-        }
+        self.stored_us = self.stored_us.or(Some(self.default_us()));
         self.follow(traits, ctx.now);
         self.apply(ctx.now);
     }
@@ -194,8 +197,8 @@ impl Controller for Wbt {
         match event {
             Event::WriterPaused => self.throttle.writer_paused(ctx.now),
             Event::RotationalChanged(rotational) => self.rotational = rotational,
-            Event::DepthChanged { device_depth, .. } if device_depth != self.device_depth => {
-                self.device_depth = device_depth;
+            Event::DepthChanged { device_depth, .. } if Some(device_depth) != self.device_depth => {
+                self.device_depth = Some(device_depth);
                 let requests = &mut self.requests;
                 self.throttle.set_depth(device_depth, ctx.now, &mut |id, class| {
                     requests[id.index()].class = Some(class);
@@ -233,17 +236,19 @@ impl Controller for Wbt {
     /// 0 while it is off, whatever is stored.
     fn get(&self, scope: Scope, name: &str) -> Option<i128> {
         let asked = scope == Scope::Device && name == LATENCY;
-        asked.then(|| if self.is_on() { self.stored_us.into() } else { 0 })
+        asked.then(|| self.target_us().into())
     }
 
     /// A value that is stored already changes nothing, even if it is off.
     fn set(&mut self, _scope: Scope, _name: &str, value: i128, now: Nanos) {
-        let wanted = u64::try_from(value).unwrap_or(self.default_us());
-        if wanted == self.stored_us {
+        // Before it is attached the default is not known.
+        let default = self.device_depth.map(|_| self.default_us());
+        let wanted = u64::try_from(value).ok().or(default);
+        if wanted.is_some() && wanted == self.stored_us {
             return;
         }
         self.stored_us = wanted;
-        self.enabled = if wanted == 0 { Enabled::OffByHand } else { Enabled::OnByHand };
+        self.enabled = if wanted == Some(0) { Enabled::OffByHand } else { Enabled::OnByHand };
         self.apply(now);
     }
 

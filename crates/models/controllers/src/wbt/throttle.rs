@@ -265,8 +265,8 @@ impl Throttle {
             Some(service) if op == Op::Read => {
                 self.fastest_read = Some(self.fastest_read.map_or(service, |fastest| fastest.min(service)));
             }
-            Some(_) => self.writes += 1,
-            None => {}
+            Some(_) if op != Op::Flush => self.writes += 1,
+            _ => {}
         }
     }
 
@@ -288,7 +288,7 @@ impl Throttle {
         }
     }
 
-    /// Sleepers of a counter try in turn; the first that may not go ends it. Without a target none is counted.
+    /// Sleepers of a counter try in turn; the first that may not go ends it. Without a target all go, counted, as their ends will be.
     fn wake(&mut self, class: Class, now: Nanos, go: &mut dyn FnMut(RequestId, Class)) {
         while let Some(Sleeper { id, flags }) = self.counters[class as usize].sleepers.front().copied() {
             let limit = self.limit(class, flags, now);

@@ -1,3 +1,4 @@
 //! Controllers in worlds of their own.
 
 mod switching;
+mod wbt;

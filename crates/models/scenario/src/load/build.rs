@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use crate::{Scenario, Task, Work};
 use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
-use dumbwaiter_controllers::TenantLimits;
+use dumbwaiter_controllers::TenantControls;
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_traces::Survey;
 use dumbwaiter_workloads::Workload;
@@ -40,8 +40,8 @@ pub struct Load {
     pub tenant_specs: Vec<TenantSpec>,
     /// Names of the tasks for the recorder, by [`TaskId`](dumbwaiter_block::TaskId).
     pub task_specs: Vec<TaskSpec>,
-    /// Limits and reservations of tenants that have any.
-    pub limits: Vec<(TenantId, TenantLimits)>,
+    /// What controllers do for the tenants.
+    pub controls: Vec<(TenantId, TenantControls)>,
     /// The threads that submit I/O.
     pub threads: Vec<Thread>,
     /// Scheduled changes, sorted by time.
@@ -121,7 +121,7 @@ struct Builder<'a> {
     scenario: &'a Scenario,
     host: Host,
     ids: BTreeMap<&'a str, TenantId>,
-    limits: Vec<(TenantId, TenantLimits)>,
+    controls: Vec<(TenantId, TenantControls)>,
     cache: Option<PageCache>,
     /// Whether any task goes through the page cache.
     buffered: bool,
@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
         Builder {
             scenario,
             host,
-            limits: scenario.tenants.iter().map(|tenant| (ids[tenant.name.as_str()], tenant.limits)).collect(),
+            controls: scenario.tenants.iter().map(|tenant| (ids[tenant.name.as_str()], tenant.controls)).collect(),
             ids,
             cache: scenario.host.cache().map(|spec| PageCache::new(spec, host.capacity_sectors)),
             buffered: false,
@@ -262,9 +262,9 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Load {
         self.stagger_starts();
         self.weigh_root();
-        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, limits, .. } = self;
+        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, controls, .. } = self;
         changes.sort_by_key(|(at, _)| *at);
-        Load { tenants, tenant_specs, task_specs, limits, threads, changes, replays }
+        Load { tenants, tenant_specs, task_specs, controls, threads, changes, replays }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use dumbwaiter_block::{BlockLayer, Io, Nanos, Stack, Task, TaskId, TenantId};
-use dumbwaiter_controllers::{TenantLimits, set_deadline, set_tenant_limits};
+use dumbwaiter_controllers::{TenantControls, set_deadline, set_tenant_controls};
 use dumbwaiter_measure::Recorder;
 use dumbwaiter_workloads::{ApplicationOutcome, Next, Want};
 
@@ -60,11 +60,11 @@ impl RunningLoad {
         }
     }
 
-    /// Gives the block layer, at its start, the controllers of the load: limits and reservations of tenants, deadlines of the
+    /// Gives the block layer, at its start, the controllers of the load: those of tenants, and deadlines of the
     /// threads' first tasks.
-    pub fn set_controllers(&self, layer: &mut BlockLayer, limits: &[(TenantId, TenantLimits)]) {
-        for (tenant, limits) in limits {
-            set_tenant_limits(layer, Nanos::ZERO, *tenant, limits);
+    pub fn set_controllers(&self, layer: &mut BlockLayer, controls: &[(TenantId, TenantControls)]) {
+        for (tenant, controls) in controls {
+            set_tenant_controls(layer, Nanos::ZERO, *tenant, controls);
         }
         for thread in self.threads() {
             set_deadline(layer, Nanos::ZERO, thread.task, thread.deadline);

@@ -94,7 +94,7 @@ pub fn run(
             stack: choice.build(setup),
             tenants: load.tenants.clone(),
             task_specs: task_specs.clone(),
-            limits: load.limits.clone(),
+            controls: load.controls.clone(),
             threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.
             changes: load.changes.clone(),

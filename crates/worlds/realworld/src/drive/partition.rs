@@ -62,7 +62,7 @@ fn obstacle(s: &Scenario, options: &Options, choice: &Choice, load: &Load) -> Op
     // Kyber too has queues for each CPU, but what it counts and limits is the device's.
     if !(traits.per_queue && traits.direct) {
         Some("the scheduler has to see every request")
-    } else if !stack.controllers.is_empty() || s.has_limits() {
+    } else if !stack.controllers.is_empty() || s.has_controls() {
         Some("a controller has to see every request")
     } else if options.verify.is_some() {
         Some("there is one table of what was written, to verify it")

@@ -88,7 +88,7 @@ pub fn run(
         stack: none(setup)?,
         tenants: load.tenants.clone(),
         task_specs: load.task_specs.clone(),
-        limits: Vec::new(),
+        controls: Vec::new(),
         threads,
         changes: own_changes(&load, worker.thread as u32),
         schedulers: Vec::new(),

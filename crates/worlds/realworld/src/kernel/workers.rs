@@ -122,7 +122,7 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "deadline: the kernel refuses no I/Os; expected our engine (--via engine), or no deadlines".to_owned()
         );
     }
-    if scenario.has_limits() {
+    if scenario.has_controls() {
         return Err(
             "limit_iops, limit_bytes, reservation_iops, prio_class: the kernel's io.max and io.prio.class are not set by this \
              program; expected our engine (--via engine), or none of these"

@@ -95,7 +95,7 @@ impl Served<'_> {
             let name = load.task_specs.get(thread.task.0 as usize).map_or("", |spec| spec.name.as_str());
             return Err(Error::refused(no_priorities(name)));
         }
-        if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.limits.prio_class != PrioClass::NoChange) {
+        if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.prio_class != PrioClass::NoChange) {
             let why = "a served disk has no priority classes; expected our engine (--via engine), or no prio_class";
             return Err(Error::refused(format!("tenant {:?}: {why}", tenant.name)));
         }
@@ -159,7 +159,7 @@ impl Served<'_> {
         };
         let exports = (0..tenants).map(|number| {
             let tenant = scenario.tenants.get(number);
-            let limits = tenant.map_or_else(Default::default, |tenant| tenant.limits);
+            let limits = tenant.map_or_else(Default::default, |tenant| tenant.controls);
             ExportSettings {
                 weight: tenant.map_or(100, |tenant| tenant.weight),
                 readonly: !writable,

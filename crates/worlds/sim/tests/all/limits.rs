@@ -102,5 +102,5 @@ fn a_priority_class_counts_where_the_scheduler_goes_by_that_of_an_io() {
     let refused = Scenario::from_toml(text, "a.toml").unwrap_err().to_string();
     assert!(refused.contains("\"rt\" is no priority class; expected one of no-change, promote-to-rt"), "{refused}");
     let kept = Scenario::from_toml(&text.replace("\"rt\"", "\"restrict-to-be\""), "a.toml").unwrap();
-    assert_eq!(kept.tenants[0].limits.prio_class.name(), "restrict-to-be");
+    assert_eq!(kept.tenants[0].controls.prio_class.name(), "restrict-to-be");
 }

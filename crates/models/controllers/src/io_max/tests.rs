@@ -1,0 +1,187 @@
+//! What is observable of limits: who goes at which tick (HZ 250, so that a slice is 25 ticks).
+
+use dumbwaiter_block::{Dir, Nanos, TickClock};
+
+use super::{Bio, Groups, Rates, Release, Slices};
+use crate::kernel_timer::Jiffies;
+
+const BOTH: [Release; 2] = [Release::V6_12, Release::V6_18];
+
+fn rates(bytes: Option<u64>, ios: Option<u64>) -> Rates {
+    Rates { bytes, ios }
+}
+
+/// Ticks at which I/Os of this size go that are all there from tick 0, by the arithmetic alone: the next is looked at when its
+/// wait is over.
+fn by_arithmetic(release: Release, rates: Rates, size: u64, until: i64) -> Vec<i64> {
+    let mut slices = Slices::new(release, 250, rates);
+    let (mut found, mut now) = (Vec::new(), 0);
+    while now < until {
+        slices.refresh(now, now > 0);
+        let wait = slices.wait_for_bytes(now, size).max(slices.wait_for_io(now));
+        if wait > 0 {
+            slices.refused(now, wait);
+            now += wait;
+            continue;
+        }
+        slices.charge_bytes(size);
+        slices.charge_io();
+        slices.trim(now);
+        found.push(now);
+    }
+    found
+}
+
+/// How many of `found` went at each tick at which any did.
+fn each(found: &[i64]) -> Vec<(i64, usize)> {
+    found.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect()
+}
+
+#[test]
+fn a_slice_goes_at_its_first_tick() {
+    for release in BOTH {
+        let found = by_arithmetic(release, rates(None, Some(100)), 4096, 100);
+        assert_eq!(each(&found), [(0, 10), (25, 10), (50, 10), (75, 10)], "{release:?} (M1)");
+    }
+}
+
+#[test]
+fn bytes_beyond_a_slice_wait_until_they_are_allowed() {
+    let found = by_arithmetic(Release::V6_12, rates(Some(2 << 20), None), 4096, 127);
+    assert_eq!(each(&found), [(0, 51), (26, 51), (51, 51), (76, 51), (101, 51), (126, 52)], "M2");
+    let found = by_arithmetic(Release::V6_12, rates(Some(1 << 20), None), 512 << 10, 300);
+    assert_eq!(found, [125, 250], "M2, large I/Os");
+    let found = by_arithmetic(Release::V6_18, rates(Some(1 << 20), None), 512 << 10, 510);
+    assert_eq!(found, [125, 251, 376, 501], "M2, large I/Os");
+}
+
+#[test]
+fn fewer_than_ten_a_second_are_exceeded_by_the_newer_kernel() {
+    assert_eq!(by_arithmetic(Release::V6_12, rates(None, Some(7)), 4096, 260), [36, 108, 144, 180, 252], "M3");
+    let found = by_arithmetic(Release::V6_18, rates(None, Some(7)), 4096, 150);
+    assert_eq!(each(&found), [(36, 1), (72, 2), (108, 1), (144, 2)], "M3");
+}
+
+/// A load on groups side by side.
+struct Load {
+    groups: Groups,
+    now: Nanos,
+    /// Token and tick of those that went on, in their order.
+    went: Vec<(u64, i64)>,
+    next: u64,
+}
+
+const HZ_250: Jiffies = Jiffies { clock: TickClock::HZ_250, offset: 0 };
+
+impl Load {
+    fn new(release: Release, limits: &[[Rates; 2]]) -> Load {
+        let groups = Groups::new(release, HZ_250, limits);
+        Load { groups, now: Nanos::ZERO, went: Vec::new(), next: 0 }
+    }
+
+    fn submit(&mut self, group: usize, dir: Dir, bytes: u64) -> bool {
+        let bio = Bio { token: self.next, bytes };
+        self.next += 1;
+        let passes = self.groups.submit(group, dir, bio, self.now);
+        if passes {
+            self.went.push((bio.token, HZ_250.at(self.now)));
+        }
+        passes
+    }
+
+    fn run_to(&mut self, to: Nanos) {
+        while let Some(at) = self.groups.timer().filter(|at| *at <= to) {
+            let tick = HZ_250.at(at);
+            self.groups.tick(at, &mut |bio| self.went.push((bio.token, tick)));
+        }
+        self.now = to;
+    }
+}
+
+#[test]
+fn over_any_time_no_more_goes_than_its_slices_and_one_io() {
+    for release in BOTH {
+        for limits in [rates(None, Some(100)), rates(Some(1 << 20), None), rates(Some(1 << 20), Some(300))] {
+            let mut load = Load::new(release, &[[limits; 2]]);
+            for round in 0..2_000_u64 {
+                let sizes = [4096, 65536, 4096, 16384];
+                if round % 200 < 150 {
+                    load.submit(0, Dir::Read, sizes[round as usize % 4]);
+                }
+                load.run_to(load.now + Nanos::from_ms(2));
+            }
+            let extra = if release == Release::V6_12 { 1 } else { 2 };
+            for (first, (_, from)) in load.went.iter().enumerate() {
+                for slices in [1, 4, 10] {
+                    let inside = load.went[first..].iter().filter(|(_, tick)| *tick < from + 25 * slices);
+                    let ios = inside.clone().count() as u64;
+                    let bytes: u64 = inside.map(|(token, _)| [4096, 65536, 4096, 16384][*token as usize % 4]).sum();
+                    let slices = slices as u64 + extra;
+                    assert!(limits.ios.is_none_or(|rate| ios <= rate * slices / 10 + 1), "{release:?}: {ios}");
+                    assert!(
+                        limits.bytes.is_none_or(|rate| bytes <= rate * slices / 10 + 65536),
+                        "{release:?}: {bytes}"
+                    );
+                }
+            }
+            assert!(load.went.len() > 100, "{release:?}: {}", load.went.len());
+        }
+    }
+}
+
+#[test]
+fn a_direction_keeps_its_order_and_the_other_does_not_wait_for_it() {
+    for release in BOTH {
+        let mut load = Load::new(release, &[[rates(None, Some(50)), Rates::default()], Default::default()]);
+        (0..60).for_each(|_| _ = load.submit(0, Dir::Read, 4096));
+        assert!(load.submit(0, Dir::Write, 1 << 20), "writes have no limit");
+        assert!(load.submit(1, Dir::Read, 1 << 20), "nor has the other group");
+        load.run_to(Nanos::from_secs(2));
+        let reads: Vec<u64> = load.went.iter().map(|(token, _)| *token).filter(|token| *token < 60).collect();
+        assert_eq!(reads, (0..60).collect::<Vec<_>>(), "{release:?}");
+    }
+}
+
+#[test]
+fn a_change_of_the_limit_delays_nobody_beyond_the_later_of_both() {
+    for release in BOTH {
+        for (before, after) in [(200, 800), (800, 100), (100, 100)] {
+            let with = |ios| [[rates(None, Some(ios)), Rates::default()]];
+            let due = |ios: u64| {
+                let mut load = Load::new(release, &with(ios));
+                (0..120).for_each(|_| _ = load.submit(0, Dir::Read, 4096));
+                load.run_to(Nanos::from_secs(3));
+                load.went.iter().map(|(_, tick)| *tick).collect::<Vec<_>>()
+            };
+            let mut load = Load::new(release, &with(before));
+            (0..120).for_each(|_| _ = load.submit(0, Dir::Read, 4096));
+            load.run_to(Nanos::from_ms(150));
+            load.groups.set(0, with(after)[0], load.now);
+            load.run_to(Nanos::from_secs(3));
+            assert_eq!(load.went.len(), 120);
+            for ((_, tick), (old, new)) in load.went.iter().zip(due(before).into_iter().zip(due(after))) {
+                // The slices of the new limit begin with the change: one of them may be new.
+                assert!(*tick <= old.max(new) + 26, "{release:?} {before} to {after}: {tick}, {old} and {new}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_piece_of_a_split_io_counts_as_one_and_its_bytes_once() {
+    for release in BOTH {
+        // 512 KiB on a device that takes 128 KiB: four I/Os, so 25 of these in a second at 100.
+        let mut load = Load::new(release, &[[Rates::default(), rates(None, Some(100))]]);
+        for _ in 0..75 {
+            load.submit(0, Dir::Write, 512 << 10);
+            (0..3).for_each(|_| _ = load.submit(0, Dir::Write, 0));
+        }
+        load.run_to(Nanos::from_secs(2));
+        let pieces = load.went.len();
+        assert!((200..=220).contains(&pieces), "{release:?}: {pieces} pieces in two seconds");
+        // Rests add no bytes.
+        let mut load = Load::new(release, &[[Rates::default(), rates(Some(4 << 20), None)]]);
+        assert!(load.submit(0, Dir::Write, 256 << 10));
+        assert!((0..100).all(|_| load.submit(0, Dir::Write, 0)), "{release:?}");
+    }
+}
