@@ -1,6 +1,7 @@
 //! The results of an experiment with its scenario and versions, and their JSON form.
 
 use crate::apply::{TargetDrive, commands};
+use crate::controls;
 use crate::provenance::Provenance;
 use crate::ranking::rank_under;
 use crate::suite::Suite;
@@ -125,6 +126,7 @@ impl Document {
             if let Some(spec) = spec {
                 let commands = commands(&TargetDrive::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
                 (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
+                ranking.verdict.caveats.splice(..0, controls::caveat(&self.scenario));
             }
         }
         rankings

@@ -9,6 +9,7 @@ mod bounds;
 pub mod completion;
 mod conditions;
 mod confidence;
+mod controls;
 mod decision;
 mod diff;
 mod document;
