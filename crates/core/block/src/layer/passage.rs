@@ -26,12 +26,12 @@ macro_rules! each_controller {
 
 /// Admission of I/Os by controllers.
 impl BlockLayer {
-    /// An I/O with the priority that controllers give it.
-    #[inline]
-    pub(super) fn prioritized(&self, now: Nanos, io: Io) -> Io {
+    /// Gives an I/O the priority that controllers want.
+    pub(super) fn prioritize(&self, now: Nanos, io: &mut Io) {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        let links = self.corridor.links.iter();
-        links.fold(io, |io, link| Io { ioprio: link.controller.prioritize(&io, &ctx), ..io })
+        for link in &self.corridor.links {
+            io.ioprio = link.controller.prioritize(io, &ctx);
+        }
     }
 
     /// Asks the links from `from` on whether an I/O may pass. Answers with the first that does not let it.

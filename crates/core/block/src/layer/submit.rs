@@ -11,8 +11,10 @@ impl BlockLayer {
     /// A task submits `io` at `now`, within its plug if it has one. If the task [sleeps](Submitted::Asleep), it submits nothing
     /// else before the I/O has its request. An I/O that a [controller](crate::Controller) refuses is finished, with an error, by the next
     /// [`BlockLayer::finish_idle`]; one that it parks enters later, and its task goes on. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
-    pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
-        let io = if self.corridor.is_empty() { io } else { self.prioritized(now, io) };
+    pub fn submit(&mut self, now: Nanos, mut io: Io, plug: Option<&mut Plug>) -> Submitted {
+        if !self.corridor.is_empty() {
+            self.prioritize(now, &mut io);
+        }
         let may_sleep = !io.flags.any(Flags::NOWAIT);
         let nothing_to_flush = io.op == Op::Flush && !self.config.volatile_cache;
         if !nothing_to_flush && self.freeze.is_some() {
