@@ -17,6 +17,7 @@ pub mod adaptive;
 mod adaptive_settings;
 pub mod deadlines;
 pub mod depth_search;
+pub mod io_cost;
 pub mod io_max;
 pub mod kernel_timer;
 pub mod limits;
