@@ -182,6 +182,12 @@ impl Device {
         self.groups.add(parent, weight, vnow)
     }
 
+    /// A group goes, with what it owes: nothing of it waits or is under way.
+    pub fn remove_group(&mut self, group: usize) {
+        self.groups.remove(group);
+        self.active.retain(|active| *active != group);
+    }
+
     /// Changes the weight of a group. Those that wait are woken by the next timer.
     pub fn set_weight(&mut self, group: usize, weight: u32, now: Nanos) {
         let vnow = self.moment(now).vtime;
@@ -495,7 +501,7 @@ impl Device {
         scaled
     }
 
-    fn incur(&mut self, at: usize, cost: u64) {
+    pub(super) fn incur(&mut self, at: usize, cost: u64) {
         let group = &self.groups[at];
         if group.debt == 0 && cost > 0 {
             let active = group.active;

@@ -112,6 +112,8 @@ impl Group {
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
     all: Vec<Group>,
+    /// Numbers of groups that were removed.
+    free: Vec<usize>,
     generation: u64,
     weights_changed: bool,
 }
@@ -133,6 +135,7 @@ impl Groups {
     pub(super) fn new() -> Groups {
         Groups {
             all: vec![Group::new(ROOT, Vec::new(), WEIGHT_DEFAULT * WEIGHT_UNIT, 0)],
+            free: Vec::new(),
             generation: 1,
             weights_changed: false,
         }
@@ -144,11 +147,30 @@ impl Groups {
 
     /// Adds a group below `parent`.
     pub(super) fn add(&mut self, parent: usize, weight: u32, vnow: u64) -> usize {
-        let at = self.all.len();
+        // A parent has a lower number than its children: a free place may only be taken above it.
+        let free = self.free.iter().position(|free| *free > parent).map(|at| self.free.swap_remove(at));
+        let at = free.unwrap_or(self.all.len());
         let mut path = self.all[parent].path.clone();
         path.push(at);
-        self.all.push(Group::new(parent, path, weight * WEIGHT_UNIT, vnow));
+        let group = Group::new(parent, path, weight * WEIGHT_UNIT, vnow);
+        match self.all.get_mut(at) {
+            Some(place) => *place = group,
+            None => self.all.push(group),
+        }
         at
+    }
+
+    /// Removes a group; its number may be given out again.
+    pub(super) fn remove(&mut self, at: usize) {
+        self.set_weights(at, 0, 0, None);
+        let parent = self.all[at].parent;
+        // What is idle counts as one unit in use.
+        self.all[parent].children_inuse = self.all[parent].children_inuse.saturating_sub(self.all[at].inuse.into());
+        self.all[at].inuse = 0;
+        self.all[at].is_active = false;
+        self.weights_changed = true;
+        self.commit();
+        self.free.push(at);
     }
 
     pub(super) fn path(&self, at: usize) -> &[usize] {

@@ -49,9 +49,15 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the device turns, and its depth, may have changed.
-    pub fn set_device(&mut self, rotational: bool, depth: u32, now: Nanos) {
-        (self.rotational, self.depth) = (rotational, depth);
+    /// The driver's depth, or the number of requests, changed.
+    pub fn set_depth(&mut self, depth: u32, now: Nanos) {
+        self.depth = depth;
+        self.refresh(now, false);
+    }
+
+    /// The device was declared rotational or not.
+    pub fn set_rotational(&mut self, rotational: bool, now: Nanos) {
+        self.rotational = rotational;
         self.refresh(now, false);
     }
 

@@ -169,7 +169,8 @@ fn unknown(key: &str, known: &str) -> SettingError {
 
 fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let pair = |word| <str>::split_once(word, '=').ok_or_else(|| expected("setting", word, "KEY=VALUE"));
-    text.split_whitespace().map(pair).collect()
+    let words = text.split(|c: char| c.is_whitespace() || c == ';').filter(|word| !word.is_empty());
+    words.map(pair).collect()
 }
 
 /// Millionths of a percentage with up to two decimals.
