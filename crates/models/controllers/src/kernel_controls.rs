@@ -110,9 +110,12 @@ impl KernelControls {
     pub fn text(&self) -> String {
         let wbt = self.wbt.map(|target| format!("{}={}", wbt::NAME, target.text()));
         let io_cost = self.io_cost.map(|settings| {
-            let qos = settings.user_qos.then(|| format!("qos={}", user_part(&settings.qos_text(), "ctrl=user ")));
-            let model =
-                settings.user_model.then(|| format!("model={}", user_part(&settings.model_text(), "model=linear ")));
+            let standard = io_cost::Settings::default();
+            let part = |file: &str, user: bool, text: String, standard: String| {
+                user.then(|| format!("{file}={}", what_differs(&text, &standard)))
+            };
+            let qos = part("qos", settings.user_qos, settings.qos_text(), standard.qos_text());
+            let model = part("model", settings.user_model, settings.model_text(), standard.model_text());
             let of: Vec<String> = qos.into_iter().chain(model).collect();
             format!("{}{}{}", io_cost::NAME, if of.is_empty() { "" } else { ":" }, of.join(","))
         });
@@ -140,9 +143,13 @@ impl KernelControls {
     }
 }
 
-/// What follows a word.
-fn user_part<'a>(text: &'a str, word: &str) -> &'a str {
-    text.split_once(word).map_or(text, |(_, rest)| rest)
+/// The pairs of a text that differ from the standard ones, which a reader begins with.
+fn what_differs(text: &str, standard: &str) -> String {
+    let standard: Vec<&str> = standard.split(' ').collect();
+    let own = text.split(' ').filter(|pair| !standard.contains(pair) && !pair.starts_with("enable="));
+    let (control, values): (Vec<&str>, Vec<&str>) = own.partition(|pair| pair.starts_with("ctrl="));
+    // A user who set what is standard.
+    if values.is_empty() { control.join(" ") } else { values.join(" ") }
 }
 
 /// Enabled, with `:qos=KEY=VALUE ..` and `,model=KEY=VALUE ..` as they are written to the kernel's files.
@@ -187,7 +194,8 @@ mod tests {
             "wbt=1500us",
             "wbt=default",
             "io.cost",
-            "wbt=2ms+io.cost:qos=rpct=95.00 rlat=5000 wpct=0.00 wlat=25000 min=50.00 max=150.00",
+            "wbt=2ms+io.cost:qos=rpct=95.00 rlat=5000 min=50.00 max=150.00",
+            "io.cost:qos=ctrl=user",
             "io.cost:model=rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6",
         ] {
             let controls = KernelControls::parse(text).unwrap();

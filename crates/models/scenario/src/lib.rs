@@ -25,6 +25,7 @@ use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_controllers::TenantControls;
+pub use dumbwaiter_controllers::{KernelControls, WbtTarget, io_cost::Settings as IoCostSettings};
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
