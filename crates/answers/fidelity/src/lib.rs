@@ -23,7 +23,8 @@ mod state;
 
 pub use call_by_call::{CallByCall, Difference, call_by_call};
 pub use closed_loop::{
-    Agreement, BOUNDS, Bounds, ClosedLoopError, ClosedLoops, NotComparable, closed_loops, recorded_again,
+    Agreement, BOUNDS, Bounds, CONTROLLER_BOUNDS, ClosedLoopError, ClosedLoops, NotComparable, closed_loops,
+    recorded_again,
 };
 pub use free_running::{free_running, kernel_order};
 pub use order::{Comparison, Order, compare};

@@ -222,11 +222,20 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read(path: &Path, rows: impl Read, beside: &Path, description: &[u8]) -> Result<Recording, Error> {
+        let mut recording = Recording::described(path, beside, description)?;
+        recording.rows = read_rows(path, rows, &recording.groups)?;
+        Ok(recording)
+    }
+
+    /// A recording without its rows.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub(crate) fn described(path: &Path, beside: &Path, description: &[u8]) -> Result<Recording, Error> {
         let about: Description = serde_json::from_slice(description)
             .map_err(|cause| Error::Description { path: beside.to_owned(), cause })?;
         check_groups(beside, &about.groups)?;
         let clock = about.jiffies.as_ref().map_or(Ok(TickClock::HZ_250), |jiffies| jiffies.clock(beside))?;
-        let rows = read_rows(path, rows, &about.groups)?;
         let number = |v: &Option<serde_json::Value>| v.as_ref().and_then(as_number);
         let depth = |key: &str, value: Option<u64>, default: u32| match value {
             None => Ok(default),
@@ -248,7 +257,7 @@ impl Recording {
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
         let (scheduler, kernel, groups) = (about.scheduler, about.kernel, about.groups);
-        Ok(Recording { path: path.into(), scheduler, kernel, iosched, setup, groups, rows })
+        Ok(Recording { path: path.into(), scheduler, kernel, iosched, setup, groups, rows: Vec::new() })
     }
 }
 

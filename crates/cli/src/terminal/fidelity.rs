@@ -137,13 +137,13 @@ pub fn closed_loops_text(found: &ClosedLoops, style: Style) -> String {
     ];
     let row = |a: &Agreement| {
         let ratio = |ratio: f64| format!("x{ratio:.2}");
-        let agrees = if a.within(&BOUNDS) { "yes" } else { "no" };
+        let agrees = if a.agrees() { "yes" } else { "no" };
         let share = format!("{:.3}", a.share_error);
         vec![
             stem(&a.file).to_owned(),
             ratio(a.mb_ratio),
             ratio(a.mean_ratio),
-            ratio(a.p95_ratio),
+            a.p95_ratio.map_or_else(|| "-".to_owned(), ratio),
             share,
             agrees.to_owned(),
         ]
@@ -166,7 +166,7 @@ pub fn closed_loops_text(found: &ClosedLoops, style: Style) -> String {
 fn agreement_summary(compared: &[Agreement]) -> String {
     let worst = compared.iter().max_by(|a, b| a.share_error.total_cmp(&b.share_error));
     let Some(worst) = worst else { return "no recording was compared\n".to_owned() };
-    let agree = compared.iter().filter(|a| a.within(&BOUNDS)).count();
+    let agree = compared.iter().filter(|a| a.agrees()).count();
     format!(
         "{agree} of {} recordings agree: MB/s within {:.0} %, mean latency within {:.0} %,\n\
          p95 within {:.0} %, shares within {}. Largest share error: {:.3} ({}).\n",

@@ -20,6 +20,12 @@ pub struct Params {
     pub t_err_ns: u64,
     /// Queue depth.
     pub depth: u32,
+    /// Commands that it works on at once, in the order of their arrival; 0: all that it holds.
+    #[serde(default)]
+    pub channels: u32,
+    /// Has it a volatile write cache, which a flush empties: 0 or 1?
+    #[serde(default)]
+    pub write_cache: u32,
     /// Hardware queues.
     pub queues: u16,
     /// Size in 512-byte sectors.
@@ -33,6 +39,8 @@ pub const KEYS: &[Key] = &[
     Key { name: "latency_ns", expect: Expect::Int(0, 60_000_000_000), about: "submission to completion" },
     Key { name: "t_err_ns", expect: Expect::Int(0, 60_000_000_000), about: "the same beyond the last sector" },
     Key { name: "depth", expect: Expect::Int(1, 1 << 20), about: "commands held at once" },
+    Key { name: "channels", expect: Expect::Int(0, 1 << 20), about: "commands worked on at once; 0: all" },
+    Key { name: "write_cache", expect: Expect::Int(0, 1), about: "volatile write cache" },
     Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
     Key { name: "capacity_sectors", expect: Expect::Int(1, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "max_sectors", expect: Expect::Int(1, 1 << 20), about: "largest command" },
@@ -45,7 +53,7 @@ impl DeviceParams for Params {
             depth: self.depth,
             queues: self.queues,
             rotational: false,
-            volatile_cache: false,
+            volatile_cache: self.write_cache > 0,
             fua: true,
             max_sectors: self.max_sectors,
         }
@@ -75,6 +83,8 @@ impl ServiceOracle for Params {
 pub struct Null {
     params: Params,
     held: Held,
+    /// When each channel is free.
+    free_at: std::collections::BinaryHeap<std::cmp::Reverse<Nanos>>,
     counters: Counters,
 }
 
@@ -82,7 +92,9 @@ impl Null {
     /// An idle device.
     pub fn new(params: &Params) -> Null {
         let params = params.clone();
-        Null { held: Held::new(params.depth), params, counters: Counters::default() }
+        let channels = if params.channels < params.depth { params.channels } else { 0 };
+        let free_at = (0..channels).map(|_| std::cmp::Reverse(Nanos::ZERO)).collect();
+        Null { held: Held::new(params.depth), free_at, params, counters: Counters::default() }
     }
 }
 
@@ -96,8 +108,13 @@ impl Device for Null {
         self.counters.count(command, held);
         let failed = command.beyond(self.params.capacity_sectors);
         let latency = Nanos(if failed { self.params.t_err_ns } else { self.params.latency_ns });
-        let breakdown = Breakdown { firmware: latency, ..Breakdown::default() };
-        self.held.accept(command, failed, (now + latency, breakdown))
+        let mut starts = now;
+        if let Some(mut free) = self.free_at.peek_mut() {
+            starts = now.max(free.0);
+            free.0 = starts + latency;
+        }
+        let breakdown = Breakdown { queue: starts.since(now), firmware: latency, ..Breakdown::default() };
+        self.held.accept(command, failed, (starts + latency, breakdown))
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -41,6 +41,7 @@ pub(super) struct Device {
 pub(super) struct Group {
     /// Empty for the root group; `a/x` is nested in `a`.
     pub(super) path: String,
+    #[serde(default = "default_weight")]
     pub(super) weight: u32,
     /// fio's job file; none for a group that only holds others.
     #[serde(default)]
@@ -49,11 +50,18 @@ pub(super) struct Group {
     pub(super) pids: Vec<i32>,
 }
 
+fn default_weight() -> u32 {
+    100
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct WeightChange {
+    /// Empty where something else changes than a group.
+    #[serde(default)]
     pub(super) group: String,
     pub(super) after_s: f64,
-    pub(super) weight: u32,
+    #[serde(default)]
+    pub(super) weight: Option<u32>,
 }
 
 impl Conditions {
@@ -82,14 +90,20 @@ impl Conditions {
             let kind = if self.device.kind.is_empty() { "unknown" } else { &self.device.kind };
             return Some(format!("its device is {kind}, not null_blk"));
         }
+        if says("direct=0") || says("buffered=1") {
+            return Some("its I/O goes through the page cache".to_owned());
+        }
+        self.obstacle_to_any()
+    }
+
+    /// Why no simulation can follow it, whatever it is a recording of.
+    pub(super) fn obstacle_to_any(&self) -> Option<String> {
+        let says = |text: &str| self.jobs().any(|job| job.contains(text));
         if self.clock != "virtual" {
             return Some("it was recorded in real time, not in virtual time".to_owned());
         }
         if self.jobs().all(|job| job.trim().is_empty()) {
             return Some("it does not have the job that ran".to_owned());
-        }
-        if says("direct=0") || says("buffered=1") {
-            return Some("its I/O goes through the page cache".to_owned());
         }
         says("cmdprio").then(|| "single I/Os of it have priorities of their own (cmdprio)".to_owned())
     }
@@ -102,5 +116,10 @@ impl Conditions {
     /// The largest request, in KiB.
     pub(super) fn max_sectors_kb(&self) -> Option<u64> {
         self.queue.get("max_sectors_kb").and_then(as_number)
+    }
+
+    /// Has the device a volatile write cache?
+    pub(super) fn write_cache(&self) -> bool {
+        self.queue.get("write_cache").and_then(Value::as_str) == Some("write back")
     }
 }

@@ -5,6 +5,7 @@
 //! their completion, and each job's or group's share of the bytes.
 
 mod conditions;
+mod controllers;
 mod kernel;
 mod recorded_again;
 mod scenario;
@@ -29,12 +30,22 @@ pub struct Agreement {
     pub file: String,
     /// The recorded scheduler.
     pub scheduler: String,
+    /// The controller before it, in a recording of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<&'static str>,
     /// Bytes per second, as a ratio to the kernel's.
     pub mb_ratio: f64,
-    /// Mean latency, as a ratio to the kernel's.
+    /// Mean latency, as a ratio to the kernel's; in a recording of a controller that of reads, if there are any.
     pub mean_ratio: f64,
-    /// 95th percentile of latency, as a ratio to the kernel's.
-    pub p95_ratio: f64,
+    /// 95th percentile of latency, as a ratio to the kernel's; not in a recording of a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p95_ratio: Option<f64>,
+    /// Reads per second, as a ratio to the kernel's, in a recording of a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads_ratio: Option<f64>,
+    /// Bytes that the device writes per second, as a ratio to the kernel's, in a recording of a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_mb_ratio: Option<f64>,
     /// The largest difference of a job's or group's share of the bytes, 0 to 1.
     pub share_error: f64,
 }
@@ -55,13 +66,25 @@ pub struct Bounds {
 /// Within these, a simulation counts as the kernel's.
 pub const BOUNDS: Bounds = Bounds { bytes: 0.03, share: 0.02, mean: 0.05, p95: 0.15 };
 
+/// The same of a recording of a controller: its bytes are reads per second and bytes written.
+pub const CONTROLLER_BOUNDS: Bounds = Bounds { bytes: 0.10, share: 0.02, mean: 0.15, p95: f64::INFINITY };
+
 impl Agreement {
+    /// Is every figure within the bounds of its kind?
+    pub fn agrees(&self) -> bool {
+        self.within(if self.controller.is_some() { &CONTROLLER_BOUNDS } else { &BOUNDS })
+    }
+
     /// Is every figure within `bounds`?
     pub fn within(&self, bounds: &Bounds) -> bool {
         let close = |ratio: f64, by: f64| (ratio - 1.0).abs() <= by;
-        close(self.mb_ratio, bounds.bytes)
+        let flows = match self.controller {
+            None => [Some(self.mb_ratio), None],
+            Some(_) => [self.reads_ratio, self.write_mb_ratio],
+        };
+        flows.into_iter().flatten().all(|flow| close(flow, bounds.bytes))
             && close(self.mean_ratio, bounds.mean)
-            && close(self.p95_ratio, bounds.p95)
+            && self.p95_ratio.is_none_or(|p95| close(p95, bounds.p95))
             && self.share_error <= bounds.share
     }
 }
@@ -102,9 +125,16 @@ pub enum ClosedLoopError {
 /// are in the answer with the reason.
 pub fn closed_loops(paths: &[PathBuf], world: &dyn World, control: &Control) -> Result<ClosedLoops, ClosedLoopError> {
     let mut answer = ClosedLoops::default();
-    let (mut cases, mut cells) = (Vec::new(), Vec::new());
+    let (mut cases, mut cells): (Vec<Compared>, Vec<Cell>) = (Vec::new(), Vec::new());
     for path in paths {
-        match case(path, world)? {
+        let of_controller = controllers::recorded(&Files::of(path));
+        let found = match of_controller {
+            Some((recorded, about)) => {
+                controllers::case(path, recorded, about, world)?.map(|(case, cell)| (Compared::Controller(case), cell))
+            }
+            None => case(path, world)?.map(|(case, cell)| (Compared::Scheduler(case), cell)),
+        };
+        match found {
             Ok((case, cell)) => {
                 cases.push(case);
                 cells.push(cell);
@@ -117,8 +147,23 @@ pub fn closed_loops(paths: &[PathBuf], world: &dyn World, control: &Control) -> 
         return Err(failure.into());
     }
     let results = cases.iter().enumerate().filter_map(|(i, case)| Some((case, matrix.result(i)?)));
-    answer.compared = results.map(|(case, result)| case.agreement(&case.figures_of(&result.run))).collect();
+    answer.compared = results.map(|(case, result)| case.agreement(&result.run)).collect();
     Ok(answer)
+}
+
+/// What a run is compared with.
+enum Compared {
+    Scheduler(Case),
+    Controller(controllers::ControllerCase),
+}
+
+impl Compared {
+    fn agreement(&self, run: &RunResult) -> Agreement {
+        match self {
+            Compared::Scheduler(case) => case.agreement(&case.figures_of(run)),
+            Compared::Controller(case) => case.agreement(run),
+        }
+    }
 }
 
 /// The kernel's figures that a run is compared with.
@@ -244,7 +289,10 @@ impl Case {
             scheduler: self.scheduler.clone(),
             mb_ratio: ratio(other.mb_per_s, self.kernel.mb_per_s),
             mean_ratio: ratio(other.mean_us, self.kernel.mean_us),
-            p95_ratio: ratio(other.p95_us, self.kernel.p95_us),
+            controller: None,
+            p95_ratio: Some(ratio(other.p95_us, self.kernel.p95_us)),
+            reads_ratio: None,
+            write_mb_ratio: None,
             share_error: self.share_error(other),
         }
     }

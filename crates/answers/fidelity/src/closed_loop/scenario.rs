@@ -6,12 +6,14 @@ use dumbwaiter_block::{Nanos, Setup};
 use dumbwaiter_scenario::{Host, Scenario, Task, Tenant, TenantChange, Work};
 use dumbwaiter_workloads::generate::Extent;
 
-use super::conditions::{Conditions, Group};
+use super::conditions::{Conditions, Group, WeightChange};
 use crate::recording::{Recording, RowKind};
 use crate::settings::scheduler_of;
 
 /// Sectors of 512 bytes in a MiB.
 const SECTORS_PER_MIB: u64 = 2048;
+/// Requests that a loop device takes.
+const LOOP_DEPTH: u64 = 128;
 /// null_blk's largest request, in KiB, where the recording does not say it.
 const MAX_SECTORS_KB: u64 = 127;
 
@@ -21,13 +23,17 @@ pub(super) fn capacity_sectors(about: &Conditions) -> Result<u64, String> {
     Ok(size_mib.saturating_mul(SECTORS_PER_MIB))
 }
 
-/// The model of the recorded device, as `--device` takes it.
+/// The model of the recorded device, as `--device` takes it. A loop device takes more requests than the one below it serves.
 fn device(about: &Conditions, recording: &Recording) -> Result<String, String> {
     let latency = about.attribute("completion_nsec").ok_or("it does not have the device's completion_nsec")?;
+    let served = u64::from(recording.setup.device_depth);
+    let depth = if about.device.kind == "loop" { LOOP_DEPTH.max(served) } else { served };
     let overrides = [
         ("latency_ns", latency),
         ("t_err_ns", 0),
-        ("depth", u64::from(recording.setup.device_depth)),
+        ("depth", depth),
+        ("channels", served),
+        ("write_cache", u64::from(about.write_cache())),
         ("queues", 1),
         ("capacity_sectors", capacity_sectors(about)?),
         ("max_sectors", 2 * about.max_sectors_kb().unwrap_or(MAX_SECTORS_KB)),
@@ -128,7 +134,9 @@ fn changes(about: &Conditions, recording: &Recording, path: &str) -> Vec<TenantC
         return made;
     }
     let planned = about.changes.iter().flatten().filter(|change| change.group == path);
-    planned.map(|c| TenantChange { at: Nanos((c.after_s.max(0.0) * 1e9) as u64), weight: c.weight }).collect()
+    let change =
+        |c: &WeightChange| Some(TenantChange { at: Nanos((c.after_s.max(0.0) * 1e9) as u64), weight: c.weight? });
+    planned.filter_map(change).collect()
 }
 
 fn task(job: usize) -> Task {

@@ -178,7 +178,7 @@ fn device_of(recording: &Events) -> Result<Device, Error> {
 }
 
 /// `{"rpct": 95, ..}` as the text that was written.
-fn text_of(object: Option<&Value>) -> String {
+pub(crate) fn text_of(object: Option<&Value>) -> String {
     let pair = |(key, value): (&String, &Value)| match value {
         Value::String(text) => format!("{key}={text}"),
         value => format!("{key}={value}"),

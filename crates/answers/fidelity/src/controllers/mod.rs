@@ -8,6 +8,7 @@ mod score;
 mod wbt;
 
 pub use events::{Event, Events};
+pub(crate) use io_cost::text_of;
 pub use score::{ControllerScore, ControllerSummary, Difference, VerdictKind, controller_summary};
 
 use crate::recording::Error;
@@ -34,6 +35,15 @@ impl Recorded {
             "wbt" => Some(Recorded::Wbt),
             "io.max" => Some(Recorded::IoMax),
             _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Recorded::Wbt => "wbt",
+            Recorded::IoMax => "io.max",
+            Recorded::IoCost => "io.cost",
         }
     }
 

@@ -1,0 +1,227 @@
+//! Recordings of controllers in a closed loop: reads, writes and shares while all jobs run.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_experiment::{Cell, Stack, World};
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::load::Prepared;
+use dumbwaiter_scenario::{IoCostSettings, Scenario};
+use serde_json::Value;
+
+use super::conditions::Conditions;
+use super::{Agreement, scenario};
+use crate::controllers::{Event, Events, Recorded};
+use crate::recording::{self, Files, Recording, read_description};
+
+/// Jobs that began less long ago are not at their pace.
+const SETTLING: Nanos = Nanos::from_ms(500);
+
+/// What a recording's load does while all of it runs.
+struct Observed {
+    from: Nanos,
+    until: Nanos,
+    reads: Flow,
+    writes: Flow,
+    /// Bytes by process.
+    bytes: BTreeMap<i32, u64>,
+}
+
+/// I/Os of one direction that ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    ios: u64,
+    bytes: u64,
+    latency_ns: u128,
+}
+
+impl Flow {
+    fn mean_us(&self) -> f64 {
+        if self.ios == 0 { 0.0 } else { self.latency_ns as f64 / self.ios as f64 / 1e3 }
+    }
+}
+
+/// A recording of a controller, to be compared with a run.
+pub(super) struct ControllerCase {
+    file: String,
+    scheduler: String,
+    controller: &'static str,
+    kernel: Observed,
+    /// The groups with jobs: their names as tenants, and their processes.
+    parties: Vec<(String, Vec<i32>)>,
+}
+
+/// The controller that a recording is of, by its JSON.
+pub(super) fn recorded(files: &Files) -> Option<(Recorded, Value)> {
+    let about = serde_json::from_slice::<Value>(&read_description(&files.description).ok()?).ok()?;
+    Some((Recorded::of(&about)?, about))
+}
+
+/// The run of a recording, or why there can be none.
+pub(super) fn case(
+    path: &Path,
+    recorded: Recorded,
+    about: Value,
+    world: &dyn World,
+) -> Result<Result<(ControllerCase, Cell), String>, recording::Error> {
+    let files = Files::of(path);
+    let conditions = Conditions::read(&files.description)?;
+    if let Some(reason) = conditions.obstacle_to_any() {
+        return Ok(Err(reason));
+    }
+    let described = Recording::described(&files.rows, &files.description, &read_description(&files.description)?)?;
+    let events = Events::read(&files.rows, files.open_rows()?, &files.description, about)?;
+    Ok(comparable(super::name_of(path), recorded, &conditions, &described, &events, world))
+}
+
+fn comparable(
+    file: String,
+    recorded: Recorded,
+    conditions: &Conditions,
+    described: &Recording,
+    events: &Events,
+    world: &dyn World,
+) -> Result<(ControllerCase, Cell), String> {
+    let parties = parties(conditions);
+    let kernel = observe(&events.rows, &parties).ok_or("its jobs do not run together for long enough")?;
+    let mut scenario = scenario::scenario(conditions, described)?;
+    add_controller(&mut scenario, recorded, &events.about)?;
+    (scenario.warmup, scenario.duration) = (kernel.from, Some(kernel.until - kernel.from));
+    let load = Arc::new(Prepared::new(&scenario).map_err(|e| e.to_string())?);
+    let sectors = scenario::capacity_sectors(conditions)?;
+    load.load(scenario.seed, sectors, scenario.host.cpus).map_err(|e| e.to_string())?;
+    let cell = Cell::of(&load, &scenario.devices[0], Stack::Simulated, scenario.schedulers[0].clone());
+    world.supports(&cell).map_err(|refusal| refusal.to_string())?;
+    let scheduler = described.scheduler.clone();
+    Ok((ControllerCase { file, scheduler, controller: recorded.name(), kernel, parties }, cell))
+}
+
+/// What stands before the scheduler in a recording.
+fn add_controller(scenario: &mut Scenario, recorded: Recorded, about: &Value) -> Result<(), String> {
+    if recorded != Recorded::IoCost {
+        return Err(format!("{} does not run in a closed loop", recorded.name()));
+    }
+    let changes = about.get("changes").and_then(Value::as_array).into_iter().flatten();
+    if changes.into_iter().any(|change| change.get("qos").is_some()) {
+        return Err("io.cost.qos changes while it runs".to_owned());
+    }
+    let text = |key: &str| crate::controllers::text_of(about.get(key));
+    let settings = IoCostSettings::default().with_model(&text("model")).map_err(|e| format!("model: {e}"))?;
+    let settings = settings.with_qos(&text("qos")).map_err(|e| format!("qos: {e}"))?;
+    scenario.kernel.controls.io_cost = Some(settings);
+    Ok(())
+}
+
+fn parties(conditions: &Conditions) -> Vec<(String, Vec<i32>)> {
+    let groups = conditions.groups.iter().flatten().filter(|group| group.job.is_some());
+    groups.map(|group| (scenario::tenant_name(&group.path).to_owned(), group.pids.clone())).collect()
+}
+
+/// An I/O under way.
+#[derive(Clone, Copy)]
+struct Bio {
+    at: Nanos,
+    pid: i32,
+    op: Op,
+    bytes: u64,
+}
+
+/// The load between the last job's start, with time to settle, and the first job's end.
+fn observe(rows: &[Event], parties: &[(String, Vec<i32>)]) -> Option<Observed> {
+    let mut spans: BTreeMap<i32, (Nanos, Nanos)> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.name == "bio_queue" || row.name == "bio_submit") {
+        let span = spans.entry(row.pid).or_insert((row.at, row.at));
+        span.1 = row.at;
+    }
+    let of_party = |pids: &Vec<i32>| {
+        let own = pids.iter().filter_map(|pid| spans.get(pid));
+        own.copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    };
+    let all: Vec<(Nanos, Nanos)> = parties.iter().filter_map(|(_, pids)| of_party(pids)).collect();
+    let from = all.iter().map(|span| span.0).max()? + SETTLING;
+    let until = all.iter().map(|span| span.1).min()?;
+    if until <= from + SETTLING {
+        return None;
+    }
+    let mut observed =
+        Observed { from, until, reads: Flow::default(), writes: Flow::default(), bytes: BTreeMap::new() };
+    for (ended, bio) in ended(rows).into_iter().filter(|(ended, _)| *ended >= from && *ended < until) {
+        let flow = if bio.op == Op::Read { &mut observed.reads } else { &mut observed.writes };
+        flow.ios += 1;
+        flow.bytes += bio.bytes;
+        flow.latency_ns += u128::from(ended.since(bio.at).0);
+        *observed.bytes.entry(bio.pid).or_default() += bio.bytes;
+    }
+    Some(observed)
+}
+
+/// All I/Os that ended, with when.
+fn ended(rows: &[Event]) -> Vec<(Nanos, Bio)> {
+    let mut arrived: BTreeMap<(u64, Op), VecDeque<Bio>> = BTreeMap::new();
+    let mut held: BTreeMap<u32, Vec<Bio>> = BTreeMap::new();
+    let submitted = rows.iter().any(|row| row.name == "bio_submit");
+    let arrival = if submitted { "bio_submit" } else { "bio_queue" };
+    let mut found = Vec::new();
+    for row in rows {
+        match row.name.as_str() {
+            name if name == arrival => {
+                let bio = Bio { at: row.at, pid: row.pid, op: row.op, bytes: row.bytes };
+                arrived.entry((row.sector, row.op)).or_default().push_back(bio);
+            }
+            "getrq" | "bio_backmerge" | "bio_frontmerge" => {
+                let bio = arrived.get_mut(&(row.sector, row.op)).and_then(VecDeque::pop_front);
+                held.entry(row.req).or_default().extend(bio);
+            }
+            "rq_merge" => {
+                let absorbed = row.number("absorbs").ok().and_then(|req| held.remove(&(req as u32)));
+                held.entry(row.req).or_default().extend(absorbed.unwrap_or_default());
+            }
+            "rq_complete" => {
+                found.extend(held.remove(&row.req).unwrap_or_default().into_iter().map(|bio| (row.at, bio)))
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+impl ControllerCase {
+    pub(super) fn agreement(&self, run: &RunResult) -> Agreement {
+        let ratio = |ours: f64, kernel: f64| if kernel > 0.0 && ours.is_finite() { ours / kernel } else { 0.0 };
+        let seconds = (self.kernel.until - self.kernel.from).as_secs_f64();
+        let (reads, writes) = (self.kernel.reads, self.kernel.writes);
+        let mb = |bytes: u64| bytes as f64 / seconds / 1e6;
+        let reads_ratio = (reads.ios > 0).then(|| ratio(run.read.iops, reads.ios as f64 / seconds));
+        let write_mb_ratio = (writes.bytes > 0).then(|| ratio(run.write.mb_per_s, mb(writes.bytes)));
+        // Reads are what people wait for; without any, writes.
+        let (ours, kernel) = match reads.ios {
+            0 => (&run.write.latency_us, writes),
+            _ => (&run.read.latency_us, reads),
+        };
+        Agreement {
+            file: self.file.clone(),
+            scheduler: self.scheduler.clone(),
+            controller: Some(self.controller),
+            mb_ratio: ratio(run.mb_per_s, mb(reads.bytes + writes.bytes)),
+            mean_ratio: ratio(ours.mean, kernel.mean_us()),
+            p95_ratio: None,
+            reads_ratio,
+            write_mb_ratio,
+            share_error: self.share_error(run),
+        }
+    }
+
+    /// The largest difference of a group's share of the bytes; 1 where a group is missing.
+    fn share_error(&self, run: &RunResult) -> f64 {
+        let of_group = |name: &str| run.tenants.iter().find(|t| t.name == name).map(|t| t.mb_per_s);
+        let bytes = |pids: &Vec<i32>| pids.iter().filter_map(|pid| self.kernel.bytes.get(pid)).sum::<u64>() as f64;
+        let kernel: Vec<f64> = self.parties.iter().map(|(_, pids)| bytes(pids)).collect();
+        let ours: Option<Vec<f64>> = self.parties.iter().map(|(name, _)| of_group(name)).collect();
+        let Some(ours) = ours else { return 1.0 };
+        let share = |values: &[f64], at: usize| values[at] / values.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let errors = (0..kernel.len()).map(|at| (share(&kernel, at) - share(&ours, at)).abs());
+        errors.fold(0.0, f64::max)
+    }
+}
