@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dumbwaiter_block::{Dir, Nanos, Op, TickClock};
-use dumbwaiter_controllers::io_max::{Bio, Groups, Rates, Release, with_limits};
+use dumbwaiter_controllers::io_max::{Bio, DEVICE, Groups, Rates, Release, with_limits};
 use dumbwaiter_controllers::kernel_timer::Jiffies;
 
 use super::score::Tally;
@@ -25,6 +25,7 @@ struct Asked {
     group: usize,
     dir: Dir,
     bytes: u64,
+    rest: bool,
     /// When it went on, if it did.
     went: Option<Nanos>,
 }
@@ -37,9 +38,13 @@ struct Change {
 }
 
 /// The groups of a recording.
+#[derive(Default)]
 struct Homes {
+    /// Group 1, 2, …
     paths: Vec<String>,
     limits: Vec<[Rates; 2]>,
+    /// The group around each, [`DEVICE`] if there is none.
+    parents: Vec<usize>,
     of_process: BTreeMap<i32, usize>,
     /// The group of other processes, where one group alone has limits: workers submit rests and write-back, and a recording need
     /// not name every process.
@@ -66,7 +71,8 @@ pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<Controll
     let (asked, changes) = inputs(recording, &homes)?;
     let clock = recording.clock.unwrap_or(TickClock { step_at: phase(&asked), ..TickClock::HZ_250 });
     let replayed = |offset: i64| {
-        let mut groups = Groups::new(release, Jiffies { clock, offset }, &homes.limits);
+        let mut groups = Groups::new(release, Jiffies { clock, offset });
+        homes.limits.iter().zip(&homes.parents).for_each(|(limits, parent)| _ = groups.add(*parent, *limits));
         replay(&asked, &changes, &mut groups)
     };
     let tick = |at: &Option<Nanos>| at.map(|at| clock.ticks(at));
@@ -86,20 +92,29 @@ pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<Controll
 
 fn homes(recording: &Events) -> Result<Homes, Error> {
     let groups = recording.about.get("groups").and_then(|groups| groups.as_array());
-    let mut homes = Homes { paths: Vec::new(), limits: Vec::new(), of_process: BTreeMap::new(), of_others: None };
+    let mut homes = Homes::default();
     for (index, group) in groups.into_iter().flatten().enumerate() {
         let text = |key: &str| group.get(key).and_then(|value| value.as_str()).unwrap_or_default();
         let path = text("path");
         let limits = with_limits(Default::default(), text("io.max"));
         homes.limits.push(limits.map_err(|why| recording.fail_setting(format!("group `{path}`: io.max: {why}")))?);
+        homes.parents.push(parent(&homes.paths, path));
         homes.paths.push(path.to_owned());
         let pids = group.get("pids").and_then(|pids| pids.as_array());
         let pids = pids.into_iter().flatten().filter_map(|pid| i32::try_from(pid.as_i64()?).ok());
-        homes.of_process.extend(pids.map(|pid| (pid, index)));
+        homes.of_process.extend(pids.map(|pid| (pid, index + 1)));
     }
     let mut limited = (0..homes.limits.len()).filter(|group| homes.limits[*group] != [Rates::default(); 2]);
-    homes.of_others = limited.next().filter(|_| limited.next().is_none());
+    homes.of_others = limited.next().filter(|_| limited.next().is_none()).map(|index| index + 1);
     Ok(homes)
+}
+
+/// The number of the innermost group before this one that is around it.
+fn parent(before: &[String], path: &str) -> usize {
+    let around =
+        |(_, known): &(usize, &String)| path.strip_prefix(known.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    let innermost = before.iter().enumerate().filter(around).max_by_key(|(_, known)| known.len());
+    innermost.map_or(DEVICE, |(index, _)| index + 1)
 }
 
 fn inputs(recording: &Events, homes: &Homes) -> Result<(Vec<Asked>, Vec<Change>), Error> {
@@ -113,10 +128,19 @@ fn inputs(recording: &Events, homes: &Homes) -> Result<(Vec<Asked>, Vec<Change>)
         match row.name.as_str() {
             "bio_submit" => {
                 // The bytes of a rest counted with the whole.
-                let bytes = if cut.remove(&row.pid) { 0 } else { counted(row) };
+                let rest = cut.remove(&row.pid);
+                let bytes = if rest { 0 } else { counted(row) };
                 let Some(group) = homes.of_process.get(&row.pid).copied().or(homes.of_others) else { continue };
                 waiting.entry((row.sector, row.op)).or_default().push_back(asked.len());
-                asked.push(Asked { line: row.line, at: row.at, group, dir: direction(row.op), bytes, went: None });
+                asked.push(Asked {
+                    line: row.line,
+                    at: row.at,
+                    group,
+                    dir: direction(row.op),
+                    bytes,
+                    rest,
+                    went: None,
+                });
             }
             "bio_queue" | "getrq" | "split" | "bio_backmerge" | "bio_frontmerge" => {
                 if row.name == "split" {
@@ -134,7 +158,7 @@ fn inputs(recording: &Events, homes: &Homes) -> Result<(Vec<Asked>, Vec<Change>)
                 let unknown = || fail(format!("group `{path}` is not among the `groups` of the JSON"));
                 let group = group.ok_or_else(unknown)?;
                 limits[group] = with_limits(limits[group], text).map_err(|why| fail(format!("io.max: {why}")))?;
-                changes.push(Change { at: row.at, group, rates: limits[group] });
+                changes.push(Change { at: row.at, group: group + 1, rates: limits[group] });
             }
             _ => {}
         }
@@ -164,7 +188,7 @@ fn phase(asked: &[Asked]) -> Nanos {
     let gaps = parts.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
     let (gap, begins) = gaps.chain([around]).max().unwrap_or(around);
     // The step itself is a few microseconds before the first that went.
-    Nanos((begins + period - gap.min(20_000)) % period)
+    Nanos((begins + period - gap.min(10_000)) % period)
 }
 
 /// When each I/O goes on by our arithmetic.
@@ -183,7 +207,7 @@ fn replay(asked: &[Asked], changes: &[Change], groups: &mut Groups) -> Vec<Optio
             let Some(change) = changes.next() else { break };
             groups.set(change.group, change.rates, change.at);
         } else if let Some((index, asked)) = inputs.next() {
-            let bio = Bio { token: index as u64, bytes: asked.bytes };
+            let bio = Bio { token: index as u64, bytes: asked.bytes, rest: asked.rest, urgent: false };
             if groups.submit(asked.group, asked.dir, bio, asked.at) {
                 went[index] = Some(asked.at);
             }

@@ -38,8 +38,7 @@ fn each_io_behind_io_max_goes_on_in_the_tick_of_the_kernel() {
     assert!(!scores.is_empty());
     for (file, score) in scores {
         assert!(score.verdicts > 0, "{file}");
-        // Groups in one another are not followed yet. They stay in the count; who mends that takes this out.
-        assert_eq!(score.first_difference.is_some(), file.contains("nested"), "{file}: {:?}", score.first_difference);
+        assert_eq!(score.first_difference, None, "{file}");
     }
 }
 

@@ -94,6 +94,20 @@ impl Slices {
         self.end = self.end.max(up(now + wait, self.slice()));
     }
 
+    /// When what is charged began.
+    pub(super) fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// An I/O arrives from a group inside, by its timer. A slice that is over begins anew, as early as that of the group inside: what
+    /// was not used meanwhile may be.
+    pub fn credit(&mut self, inside: i64, now: i64) {
+        if now < self.start || now > self.end {
+            (self.start, self.end) = (self.start.max(inside), now + self.slice());
+            (self.bytes, self.ios) = (0, 0);
+        }
+    }
+
     /// Bytes passed.
     pub fn charge_bytes(&mut self, size: u64) {
         self.bytes += i128::from(size);
