@@ -4,7 +4,7 @@
 //! | controller | what it does |
 //! |---|---|
 //! | [`limits`] | parks what is beyond a tenant's I/Os or bytes per second |
-//! | [`io_max`] | the account of Linux's limits by slices of a tenth of a second, and what waits for them; no controller yet |
+//! | [`io_max`] | parks what is beyond a tenant's bytes or I/Os per second, by slices of a tenth of a second (Linux) |
 //! | [`prio_class`] | sets the priority class of a tenant's I/Os (`io.prio.class`) |
 //! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
 //! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
@@ -30,6 +30,7 @@ pub mod wbt;
 pub use adaptive::Adaptive;
 pub use deadlines::{Deadlines, set_deadline};
 pub use depth_search::{DepthSearch, search_depth};
+pub use io_max::IoMax;
 pub use limits::Limits;
 pub use prio_class::{PrioClass, PrioClasses};
 pub use reservations::Reservations;

@@ -50,6 +50,8 @@ pub struct Groups {
     timer_places: Vec<usize>,
     /// Orders what is due at one time.
     stamp: u64,
+    /// Queue and direction of the one that began to wait last.
+    last: (usize, usize),
 }
 
 /// The queue of what waits at a group of its own tasks.
@@ -74,6 +76,7 @@ impl Groups {
             timers: Agenda::default(),
             timer_places: Vec::new(),
             stamp: 0,
+            last: (0, 0),
         };
         groups.add(DEVICE, Default::default());
         groups
@@ -99,7 +102,7 @@ impl Groups {
     ///
     /// # Panics
     ///
-    /// No group has this number; so do [`Groups::set`] and [`Groups::rates`].
+    /// No group has this number, as everywhere here.
     pub fn submit(&mut self, group: usize, dir: Dir, bio: Bio, now: Nanos) -> bool {
         if bio.rest && !self.counts_ios(group, dir) {
             return true;
@@ -140,6 +143,15 @@ impl Groups {
             level.sources.push_back(queue);
         }
         queue_of.push_back(waiter);
+        self.last = (queue, dir);
+    }
+
+    /// Names the I/O that [`Groups::submit`] has just told to wait, where its submitter did not know the token before.
+    pub fn name(&mut self, token: u64) {
+        let (queue, dir) = self.last;
+        if let Some(waiter) = self.queues[queue][dir].back_mut() {
+            waiter.bio.token = token;
+        }
     }
 
     /// Ticks until the first that waits at a group may go.
@@ -258,6 +270,71 @@ impl Groups {
                 go(waiter.bio);
             }
         }
+    }
+
+    /// An I/O that waits goes away. It is looked for in all groups.
+    pub fn abandon(&mut self, dir: Dir, token: u64, now: Nanos) {
+        let dir = dir as usize;
+        let place = |queue: &[VecDeque<Waiter>; 2]| queue[dir].iter().position(|waiter| waiter.bio.token == token);
+        let mut places = self.queues.iter().enumerate();
+        let Some((queue, place)) = places.find_map(|(index, queue)| Some((index, place(queue)?))) else { return };
+        let group = queue / 2;
+        let at = if queue == own(group) { group } else { self.groups[group].parent };
+        let gone = self.queues[queue][dir].remove(place);
+        let level = &mut self.groups[at].levels[dir];
+        level.waiting -= 1;
+        level.for_bytes -= usize::from(gone.is_some_and(|gone| !gone.counted));
+        if self.queues[queue][dir].is_empty() {
+            level.sources.retain(|source| *source != queue);
+        }
+        self.plan(at, self.jiffies.at(now));
+        self.arm(self.groups[at].parent, now);
+    }
+
+    /// An I/O that passed did not come after all: it does not count.
+    pub fn withdraw(&mut self, group: usize, dir: Dir, bytes: u64) {
+        let mut at = group;
+        while at != DEVICE {
+            let Group { parent, levels, .. } = &mut self.groups[at];
+            levels[dir as usize].slices.give_back(bytes);
+            at = *parent;
+        }
+    }
+
+    /// A group moves into another one, or into the [`DEVICE`]. What it let go and waits in the one it leaves stays there.
+    pub fn set_parent(&mut self, group: usize, parent: usize, now: Nanos) {
+        let before = std::mem::replace(&mut self.groups[group].parent, parent);
+        if before == parent {
+            return;
+        }
+        for dir in [0, 1] {
+            let mut stay = std::mem::take(&mut self.queues[above(group)][dir]);
+            if stay.is_empty() {
+                continue;
+            }
+            let sources = &mut self.groups[before].levels[dir].sources;
+            sources.retain(|source| *source != above(group));
+            if self.queues[own(before)][dir].is_empty() {
+                sources.push_back(own(before));
+            }
+            self.queues[own(before)][dir].append(&mut stay);
+        }
+        if self.places[group] != NOWHERE {
+            self.groups[before].due.remove(&mut self.places, group);
+            self.arm(before, now);
+            self.plan(group, self.jiffies.at(now));
+            self.arm(parent, now);
+        }
+    }
+
+    /// How many wait in a group: of its own tasks, and what came from groups in it.
+    pub fn waiting(&self, group: usize) -> usize {
+        self.groups[group].levels.iter().map(|level| level.waiting).sum()
+    }
+
+    /// How many groups there are, the [`DEVICE`] included.
+    pub fn count(&self) -> usize {
+        self.groups.len()
     }
 
     /// Other limits of a group from now on.

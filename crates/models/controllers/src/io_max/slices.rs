@@ -118,6 +118,12 @@ impl Slices {
         self.ios += 1;
     }
 
+    /// An I/O that was charged did not come after all.
+    pub fn give_back(&mut self, size: u64) {
+        let less = |charged: i128, by: i128| if charged > 0 { (charged - by).max(0) } else { charged };
+        (self.bytes, self.ios) = (less(self.bytes, size.into()), less(self.ios, 1));
+    }
+
     /// After an I/O passed: whole slices that are over leave the account with what they allowed.
     pub fn trim(&mut self, now: i64) {
         if now < self.start || now > self.end {

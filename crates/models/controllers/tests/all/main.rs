@@ -1,4 +1,11 @@
 //! Controllers in worlds of their own.
 
+mod io_max;
+mod io_max_cost;
 mod switching;
 mod wbt;
+
+use dumbwaiter_testkit::allocations::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
