@@ -63,7 +63,7 @@ fn an_io_allocates_nothing() {
 }
 
 #[test]
-fn an_io_costs_no_more_among_a_thousand_groups() {
+fn an_io_costs_no_more_among_thousands_of_groups() {
     let time = |members| -> Duration {
         let mut crowd = Crowd::new(Release::V6_18, members);
         crowd.run(20_000);
@@ -74,7 +74,7 @@ fn an_io_costs_no_more_among_a_thousand_groups() {
         });
         runs.min().unwrap_or_default()
     };
-    let [few, many] = [time(10), time(1_000)];
-    // A look at each group for an I/O would be a hundred times as long; a heap is a few levels deeper.
-    assert!(many < few * 10, "20,000 I/Os of 10 groups: {few:?}, of 1,000: {many:?}");
+    let [few, many] = [time(10), time(4_000)];
+    // A look at each group for an I/O would take ten times as long and more; a heap is a few levels deeper.
+    assert!(many < few * 3, "20,000 I/Os of 10 groups: {few:?}, of 4,000: {many:?}");
 }
