@@ -1,10 +1,11 @@
-//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class.
+//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class, the kernel's limits.
 
 use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
 
-use crate::{Limits, PrioClass, PrioClasses, Reservations, limits, prio_class, reservations};
+use crate::io_max::{Rates, Release};
+use crate::{IoMax, Limits, PrioClass, PrioClasses, Reservations, io_max, limits, prio_class, reservations};
 
-/// Limits, reservation and priority class of a tenant.
+/// Limits, reservation, priority class and io.max of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantControls {
     /// The most I/Os in a second.
@@ -15,15 +16,22 @@ pub struct TenantControls {
     pub reservation_iops: Option<u64>,
     /// What becomes of the priorities of its I/Os.
     pub prio_class: PrioClass,
+    /// Limits of its reads and of its writes that are kept as Linux 6.18 does.
+    pub io_max: [Rates; 2],
 }
 
-/// Sets limits, reservation and priority class of a tenant. A controller joins the chain with the first value that it is needed for.
+/// Sets limits, reservation, priority class and io.max of a tenant. A controller joins the chain with the first value that it is needed for.
 pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantControls) {
+    let [reads, writes] = to.io_max;
     let settings = [
         (limits::NAME, "limit_iops", to.limit_iops),
         (limits::NAME, "limit_bytes", to.limit_bytes),
         (reservations::NAME, "reservation_iops", to.reservation_iops),
         (prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0)),
+        (io_max::NAME, "rbps", reads.bytes),
+        (io_max::NAME, "wbps", writes.bytes),
+        (io_max::NAME, "riops", reads.ios),
+        (io_max::NAME, "wiops", writes.ios),
     ];
     for (controller, name, value) in settings {
         if layer.controller(controller).is_none() {
@@ -33,11 +41,13 @@ pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId,
             let new: Box<dyn Controller> = match controller {
                 limits::NAME => Box::new(Limits::default()),
                 prio_class::NAME => Box::new(PrioClasses::default()),
+                io_max::NAME => Box::new(IoMax::new(Release::V6_18)),
                 _ => Box::new(Reservations::default()),
             };
             layer.add_controller(now, new);
         }
-        // The controller is there and takes any number.
-        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(0).into());
+        // The controller is there and takes any number but an io.max of 0, which nobody can state.
+        let none = if controller == io_max::NAME { io_max::MAX } else { 0 };
+        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(none).into());
     }
 }

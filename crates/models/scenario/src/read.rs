@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::hint::{nearest, suggest};
+use dumbwaiter_controllers::io_max::{Rates, with_limits};
 use dumbwaiter_controllers::{PrioClass, TenantControls};
+use dumbwaiter_text::units::{self, Prefixes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -51,6 +53,7 @@ struct FileTenant {
     limit_bytes: Option<Bytes>,
     reservation_iops: Option<u64>,
     prio_class: Option<Class>,
+    io_max: Option<IoMax>,
     #[serde(default)]
     focus: bool,
     #[serde(default)]
@@ -91,6 +94,27 @@ impl<'de> Deserialize<'de> for Class {
     }
 }
 
+/// Limits in the words of `io.max`, of reads and of writes.
+struct IoMax([Rates; 2]);
+
+impl<'de> Deserialize<'de> for IoMax {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IoMax, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        io_max(&text).map(IoMax).map_err(|why| D::Error::custom(format!("io_max: {why}")))
+    }
+}
+
+/// Limits as the kernel writes them, with sizes such as `2MiB` for bytes per second.
+fn io_max(text: &str) -> Result<[Rates; 2], String> {
+    text.split_whitespace().try_fold(Default::default(), |limits, part| match part.split_once('=') {
+        Some((key @ ("rbps" | "wbps"), size)) if size != "max" => {
+            let bytes = units::size(size, Prefixes::Plain).map_err(|why| format!("{key}: {why}"))?;
+            with_limits(limits, &format!("{key}={bytes}"))
+        }
+        _ => with_limits(limits, part),
+    })
+}
+
 impl FileTenant {
     fn tenant(self) -> Result<Tenant, Error> {
         if self.name == Tenant::ROOT && self.weight.is_some() {
@@ -107,6 +131,7 @@ impl FileTenant {
                 limit_bytes: self.limit_bytes.map(|bytes| bytes.0),
                 reservation_iops: self.reservation_iops,
                 prio_class: self.prio_class.map_or(PrioClass::NoChange, |class| class.0),
+                io_max: self.io_max.map_or(Default::default(), |limits| limits.0),
             },
             focus: self.focus,
             changes: self.change,

@@ -16,7 +16,9 @@ pub(crate) fn caveat(scenario: &Value) -> Option<String> {
         Some(format!("io.prio.class {class} of {}", tenant.get("name")?.as_str()?))
     };
     let mut parts: Vec<String> = tenants.iter().filter_map(class).collect();
-    for (what, keys) in [("limits", &["limit_iops", "limit_bytes"][..]), ("reservation", &["reservation_iops"][..])] {
+    for (what, keys) in
+        [("limits", &["limit_iops", "limit_bytes", "io_max"][..]), ("reservation", &["reservation_iops"][..])]
+    {
         let names = named(&|tenant| keys.iter().any(|key| tenant.get(*key).is_some()));
         if !names.is_empty() {
             parts.push(format!("the {what} of {}", list(&names)));
@@ -40,7 +42,7 @@ mod tests {
             of(json!([{"name": "a"}, {"name": "backup", "prio_class": "idle"}])).unwrap(),
             "it counts on io.prio.class idle of backup, which the commands do not set"
         );
-        let all = json!([{"name": "a", "limit_iops": 5, "limit_bytes": 9}, {"name": "b", "limit_iops": 1},
+        let all = json!([{"name": "a", "limit_iops": 5, "limit_bytes": 9}, {"name": "b", "io_max": "riops=1"},
             {"name": "c", "reservation_iops": 7, "prio_class": "promote-to-rt"}]);
         assert_eq!(
             of(all).unwrap(),
