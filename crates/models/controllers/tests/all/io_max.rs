@@ -1,159 +1,21 @@
 //! io.max before a scheduler: the rates of recordings, pieces of split I/Os, changes under way, and none lost.
 
-use std::collections::VecDeque;
-
-use dumbwaiter_block::{
-    BlockLayer, Config, Errno, Finished, Flags, Handover, Io, Ioprio, Limits, Nanos, Op, RequestId, Scheduler, Scope,
-    Setup, Stack, TaskId, Tenant, TenantId, Tenants,
-};
+use dumbwaiter_block::{Errno, Flags, Handover, Nanos, Op, Scheduler, Scope, Stack, TaskId, Tenant, TenantId};
 use dumbwaiter_controllers::IoMax;
 use dumbwaiter_controllers::io_max::{NAME, Release};
 use dumbwaiter_testkit::Fifo;
 
+use crate::world::{Job, World, near};
+
 const BOTH: [Release; 2] = [Release::V6_12, Release::V6_18];
-/// Of the recordings' device, whatever the size; it serves 32 at once.
-const SERVICE: Nanos = Nanos::from_us(200);
-
-/// A closed loop of one task.
-#[derive(Clone, Copy)]
-struct Job {
-    op: Op,
-    bytes: u32,
-    depth: usize,
-    /// After this many I/Os the task rests.
-    burst: u64,
-    rest: Nanos,
-}
-
-impl Job {
-    fn of(op: Op, kib: u32, depth: usize) -> Job {
-        Job { op, bytes: kib << 10, depth, burst: u64::MAX, rest: Nanos::ZERO }
-    }
-}
-
-/// Tenants behind io.max, each with a task of its number.
-struct World {
-    layer: BlockLayer,
-    now: Nanos,
-    /// In the device, with the times at which they end.
-    device: VecDeque<(Nanos, RequestId)>,
-    finished: Vec<Finished>,
-    /// By task: submitted, and ended.
-    submitted: Vec<u64>,
-    ended: Vec<u64>,
-    seen: usize,
-}
-
-impl World {
-    fn new(release: Release, parents: &[Option<u32>]) -> World {
-        let mut tenants = Tenants::default();
-        for parent in parents {
-            let tenant = tenants.add_tenant(Tenant { parent: parent.map(TenantId), ..Tenant::default() });
-            tenants.add_task(tenant, Ioprio::DEFAULT);
-        }
-        let setup = Setup { device_depth: 32, nr_requests: 256, ..Setup::default() };
-        let limits = Limits { max_sectors: 256, ..Limits::default() };
-        let stack = Stack { scheduler: Box::new(Fifo::default()), controllers: vec![Box::new(IoMax::new(release))] };
-        let layer = BlockLayer::new(Config { setup, limits, ..Config::default() }, stack, tenants);
-        let n = parents.len();
-        let (device, finished, now) = (VecDeque::new(), Vec::new(), Nanos::ZERO);
-        World { layer, now, device, finished, submitted: vec![0; n], ended: vec![0; n], seen: 0 }
-    }
-
-    fn limit(&mut self, tenant: u32, name: &str, value: i128) {
-        self.layer.set_control(self.now, Scope::Tenant(TenantId(tenant)), name, value).unwrap();
-    }
-
-    fn submit(&mut self, task: u32, op: Op, bytes: u32, flags: Flags) {
-        let count = &mut self.submitted[task as usize];
-        *count += 1;
-        // Apart from each other, so that none merges.
-        let sector = (*count << 12) + (u64::from(task) << 40);
-        let io =
-            Io { op, flags, sector, sectors: bytes / 512, task: TaskId(task), tenant: TenantId(task), ..Io::default() };
-        self.layer.submit(self.now, io, None);
-        self.send();
-    }
-
-    fn send(&mut self) {
-        while let Some(id) = self.layer.poll(self.now) {
-            self.device.push_back((self.now + SERVICE, id));
-        }
-    }
-
-    /// The next event, if it is not after `until`.
-    fn step(&mut self, until: Nanos) -> bool {
-        let timer = self.layer.next_timer();
-        let done = self.device.front().map(|(at, _)| *at);
-        let Some(at) = timer.into_iter().chain(done).min().filter(|at| *at <= until) else {
-            self.now = self.now.max(until);
-            return false;
-        };
-        self.now = self.now.max(at);
-        if timer == Some(at) {
-            self.layer.timer(self.now);
-        } else if let Some((_, id)) = self.device.pop_front() {
-            self.layer.complete(self.now, id, Ok(()), &mut self.finished);
-        }
-        self.layer.finish_idle(self.now, &mut self.finished);
-        self.send();
-        for done in &self.finished[self.seen..] {
-            self.ended[done.io.task.0 as usize] += 1;
-        }
-        self.seen = self.finished.len();
-        true
-    }
-
-    /// Runs jobs, by task, and returns how many I/Os of each ended in a second.
-    fn run(&mut self, jobs: &[Job], time: Nanos) -> Vec<f64> {
-        let (begin, before) = (self.now, self.ended.clone());
-        let mut resumes = vec![Nanos::ZERO; jobs.len()];
-        let mut bursts = vec![0; jobs.len()];
-        while self.now < begin + time {
-            for (task, job) in jobs.iter().enumerate() {
-                if bursts[task] == job.burst && self.submitted[task] == self.ended[task] {
-                    (bursts[task], resumes[task]) = (0, self.now + job.rest);
-                }
-                while self.now >= resumes[task]
-                    && bursts[task] < job.burst
-                    && self.submitted[task] - self.ended[task] < job.depth as u64
-                {
-                    bursts[task] += 1;
-                    self.submit(task as u32, job.op, job.bytes, Flags::NONE);
-                }
-            }
-            let resume = resumes.iter().copied().filter(|at| *at > self.now).min().unwrap_or(Nanos::MAX);
-            self.step((begin + time).min(resume));
-        }
-        self.ended.iter().zip(before).map(|(after, before)| (after - before) as f64 / time.as_secs_f64()).collect()
-    }
-
-    /// Everything ends, and nothing is lost.
-    fn drain(mut self) {
-        while self.step(self.now + Nanos::from_secs(60)) {}
-        assert_eq!((self.submitted, self.layer.fault()), (self.ended, None));
-        assert_eq!(self.layer.ledger().imbalance(), None);
-        assert!(self.layer.requests().is_empty());
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let mut found = 0;
-        self.layer.counters(&mut |counter, value| {
-            if counter == name {
-                found = value;
-            }
-        });
-        found
-    }
-}
-
-fn near(measured: f64, expected: f64, share: f64) -> bool {
-    (measured - expected).abs() <= expected * share
+/// As the recordings' device: 32 at once, each in 200 us whatever its size.
+fn before_device(release: Release, parents: &[Option<u32>]) -> World {
+    World::new(Box::new(IoMax::new(release)), parents, (32, Nanos::from_us(200)))
 }
 
 /// I/Os in a second of a task behind these limits.
 fn rate(release: Release, limits: &[(&str, i128)], job: Job, time: Nanos) -> f64 {
-    let mut world = World::new(release, &[None]);
+    let mut world = before_device(release, &[None]);
     limits.iter().for_each(|(name, value)| world.limit(0, name, *value));
     let rate = world.run(&[job], time)[0];
     world.drain();
@@ -196,7 +58,7 @@ fn limits_below_ten_are_kept_as_the_kernel_keeps_them() {
 #[test]
 fn directions_and_tenants_side_by_side_are_apart() {
     for release in BOTH {
-        let mut world = World::new(release, &[None, None, None]);
+        let mut world = before_device(release, &[None, None, None]);
         world.limit(0, "rbps", 1 << 20);
         world.limit(1, "wiops", 50);
         let jobs = [Job::of(Op::Read, 16, 8), Job::of(Op::Write, 4, 8), Job::of(Op::Read, 4, 4)];
@@ -211,7 +73,7 @@ fn directions_and_tenants_side_by_side_are_apart() {
 fn a_tenants_limits_count_for_those_nested_in_it() {
     for release in BOTH {
         // 1 and 2 are in 0.
-        let mut world = World::new(release, &[None, Some(0), Some(0)]);
+        let mut world = before_device(release, &[None, Some(0), Some(0)]);
         world.limit(0, "riops", 200);
         world.limit(2, "riops", 40);
         let idle = Job::of(Op::Read, 4, 0);
@@ -229,7 +91,7 @@ fn a_tenants_limits_count_for_those_nested_in_it() {
 fn metadata_and_swap_pass_and_count() {
     for release in BOTH {
         for flag in [Flags::META, Flags::SWAP] {
-            let mut world = World::new(release, &[None]);
+            let mut world = before_device(release, &[None]);
             world.limit(0, "wiops", 100);
             (0..50).for_each(|_| world.submit(0, Op::Write, 4096, flag));
             assert_eq!(world.counter("io_max_waited"), 0);
@@ -246,7 +108,7 @@ fn metadata_and_swap_pass_and_count() {
 #[test]
 fn a_trim_counts_as_512_bytes_and_a_flush_as_none() {
     for release in BOTH {
-        let mut world = World::new(release, &[None]);
+        let mut world = before_device(release, &[None]);
         world.limit(0, "wbps", 51_200);
         (0..10).for_each(|_| world.submit(0, Op::Discard, 1 << 20, Flags::NONE));
         assert_eq!(world.counter("io_max_parked"), 0, "a slice takes ten");
@@ -266,7 +128,7 @@ fn none_is_lost_whatever_changes_under_way() {
     let jobs =
         [Job::of(Op::Write, 512, 8), Job::of(Op::Read, 4, 8), Job::of(Op::Read, 64, 3), Job::of(Op::Write, 4, 20)];
     for release in BOTH {
-        let mut world = World::new(release, &[None, Some(0), Some(1), None]);
+        let mut world = before_device(release, &[None, Some(0), Some(1), None]);
         for round in 0..60_i128 {
             let names = ["rbps", "wbps", "riops", "wiops"];
             let value = [1 << 18, 1 << 20, 20, 300, i128::from(u64::MAX)][round as usize % 5];
@@ -298,13 +160,13 @@ fn none_is_lost_whatever_changes_under_way() {
 
 #[test]
 fn settings_are_bounded_as_the_kernel_bounds_them() {
-    let mut world = World::new(Release::V6_12, &[None]);
+    let mut world = before_device(Release::V6_12, &[None]);
     let mut set = |value| world.layer.set_control(Nanos::ZERO, Scope::Tenant(TenantId(0)), "riops", value).is_ok();
     assert_eq!((set(0), set(1), set(2), set(u64::MAX.into())), (false, false, true, true), "6.12 refuses 1");
-    let mut world = World::new(Release::V6_18, &[None]);
-    let mut set = |value| world.layer.set_control(Nanos::ZERO, Scope::Tenant(TenantId(0)), "wbps", value).is_ok();
+    let mut newer = before_device(Release::V6_18, &[None]);
+    let mut set = |value| newer.layer.set_control(Nanos::ZERO, Scope::Tenant(TenantId(0)), "wbps", value).is_ok();
     assert_eq!((set(0), set(1)), (false, true));
-    let io_max = world.layer.controller(NAME).unwrap();
+    let io_max = newer.layer.controller(NAME).unwrap();
     let get = |tenant, name| io_max.get(Scope::Tenant(TenantId(tenant)), name);
     assert_eq!(
         (get(0, "wbps"), get(0, "rbps"), get(9, "rbps")),
