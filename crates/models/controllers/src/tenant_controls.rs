@@ -1,11 +1,13 @@
-//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class, the kernel's limits.
+//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class, the
+//! kernel's limits and latency target.
 
 use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
 
 use crate::io_max::{Rates, Release};
-use crate::{IoMax, Limits, PrioClass, PrioClasses, Reservations, io_max, limits, prio_class, reservations};
+use crate::{IoLatency, IoMax, Limits, PrioClass, PrioClasses, Reservations};
+use crate::{io_latency, io_max, limits, prio_class, reservations};
 
-/// Limits, reservation, priority class and io.max of a tenant.
+/// Limits, reservation, priority class, io.max and io.latency of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantControls {
     /// The most I/Os in a second.
@@ -18,9 +20,11 @@ pub struct TenantControls {
     pub prio_class: PrioClass,
     /// Limits of its reads and of its writes that are kept as Linux 6.18 does.
     pub io_max: [Rates; 2],
+    /// The latency for which tenants beside it are slowed, as Linux does; counted in whole microseconds.
+    pub io_latency: Option<Nanos>,
 }
 
-/// Sets limits, reservation, priority class and io.max of a tenant. A controller joins the chain with the first value that it is needed for.
+/// Sets limits, reservation, priority class, io.max and io.latency of a tenant. A controller joins the chain with the first value that it is needed for.
 pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantControls) {
     let [reads, writes] = to.io_max;
     let settings = [
@@ -32,6 +36,7 @@ pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId,
         (io_max::NAME, "wbps", writes.bytes),
         (io_max::NAME, "riops", reads.ios),
         (io_max::NAME, "wiops", writes.ios),
+        (io_latency::NAME, io_latency::NAME, to.io_latency.map(|target| (target.0 / 1_000).max(1))),
     ];
     for (controller, name, value) in settings {
         if layer.controller(controller).is_none() {
@@ -41,6 +46,7 @@ pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId,
             let new: Box<dyn Controller> = match controller {
                 limits::NAME => Box::new(Limits::default()),
                 prio_class::NAME => Box::new(PrioClasses::default()),
+                io_latency::NAME => Box::new(IoLatency::default()),
                 io_max::NAME => Box::new(IoMax::new(Release::V6_18)),
                 _ => Box::new(Reservations::default()),
             };

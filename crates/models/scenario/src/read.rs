@@ -54,6 +54,7 @@ struct FileTenant {
     reservation_iops: Option<u64>,
     prio_class: Option<Class>,
     io_max: Option<IoMax>,
+    io_latency: Option<Time>,
     #[serde(default)]
     focus: bool,
     #[serde(default)]
@@ -132,6 +133,7 @@ impl FileTenant {
                 reservation_iops: self.reservation_iops,
                 prio_class: self.prio_class.map_or(PrioClass::NoChange, |class| class.0),
                 io_max: self.io_max.map_or(Default::default(), |limits| limits.0),
+                io_latency: self.io_latency.map(|target| target.0),
             },
             focus: self.focus,
             changes: self.change,

@@ -53,7 +53,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 13)?;
+        let mut tenant = serializer.serialize_struct("tenant", 14)?;
         tenant.serialize_field("name", &self.name)?;
         if self.is_root() {
             tenant.skip_field("weight")?;
@@ -72,7 +72,8 @@ impl Serialize for Tenant {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
         }
-        let TenantControls { limit_iops, limit_bytes, reservation_iops, prio_class, io_max } = self.controls;
+        let TenantControls { limit_iops, limit_bytes, reservation_iops, prio_class, io_max, io_latency } =
+            self.controls;
         for (key, value) in
             [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)]
         {
@@ -89,6 +90,10 @@ impl Serialize for Tenant {
         match limits_text(io_max) {
             none if none.is_empty() => tenant.skip_field("io_max")?,
             limits => tenant.serialize_field("io_max", &limits)?,
+        }
+        match io_latency {
+            Some(target) => tenant.serialize_field("io_latency", &format_time(target))?,
+            None => tenant.skip_field("io_latency")?,
         }
         if self.focus {
             tenant.serialize_field("focus", &true)?;

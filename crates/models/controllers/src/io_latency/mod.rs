@@ -21,16 +21,13 @@ pub use scaling::{Latencies, UNTHROTTLED};
 
 use crate::kernel_timer::Jiffies;
 
-/// The name by which a block layer finds the controller.
+/// The name by which a block layer finds the controller, and of its setting.
 pub const NAME: &str = "io.latency";
-
-/// Name of the setting.
-const TARGET: &str = "io.latency target";
 
 const SETTINGS: &[ControlSetting] = &[ControlSetting {
     of: Scope::Tenant(TenantId(0)),
     tunable: Tunable {
-        name: TARGET,
+        name: NAME,
         unit: "us",
         min: 0,
         max: 1 << 40,
@@ -190,8 +187,8 @@ impl Controller for IoLatency {
     fn get(&self, scope: Scope, name: &str) -> Option<i128> {
         let Scope::Tenant(tenant) = scope else { return None };
         let group = tenant.0 as usize + 1;
-        let known = name == TARGET && group < self.groups.count();
-        (name == TARGET).then(|| if known { i128::from(self.groups.target(group).0 / 1000) } else { 0 })
+        let known = name == NAME && group < self.groups.count();
+        (name == NAME).then(|| if known { i128::from(self.groups.target(group).0 / 1000) } else { 0 })
     }
 
     fn set(&mut self, scope: Scope, _name: &str, value: i128, now: Nanos) {

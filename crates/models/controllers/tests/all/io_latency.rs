@@ -6,15 +6,13 @@ use dumbwaiter_controllers::io_latency::NAME;
 
 use crate::world::{Job, World};
 
-const TARGET: &str = "io.latency target";
-
 /// A device that serves one request at a time, each in a millisecond.
 fn world(parents: &[Option<u32>]) -> World {
     World::new(Box::new(IoLatency::default()), parents, (1, Nanos::from_ms(1)))
 }
 
 fn target(world: &mut World, tenant: u32, us: i128) {
-    world.layer.set_control(world.now, Scope::Tenant(TenantId(tenant)), TARGET, us).unwrap();
+    world.layer.set_control(world.now, Scope::Tenant(TenantId(tenant)), NAME, us).unwrap();
 }
 
 /// Mean latency of a task in the next 10 s, ms, and how many I/Os of each task end in a second.

@@ -221,6 +221,10 @@ fn objection(scenario: &Scenario, completion: Completion) -> Option<String> {
         let why = "a served disk has no io.max; expected our engine (--via engine), or limit_iops and limit_bytes";
         return Some(format!("tenant {:?}: {why}", tenant.name));
     }
+    if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.io_latency.is_some()) {
+        let why = "a served disk has no io.latency; expected our engine (--via engine), or no io_latency";
+        return Some(format!("tenant {:?}: {why}", tenant.name));
+    }
     if scenario.nr_requests.is_some() {
         return Some("nr_requests: a served disk takes what its clients send; leave it out".into());
     }

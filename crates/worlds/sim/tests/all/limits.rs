@@ -148,3 +148,24 @@ fn io_max_is_read_written_and_refused_in_the_kernels_words() {
         assert!(refused.contains(said) && refused.contains("a.toml"), "{limits}: {refused}");
     }
 }
+
+#[test]
+fn io_latency_slows_the_tenant_beside_one_that_misses_its_target() {
+    // Without a target each has half, and 64 under way take 16 ms.
+    let run = |keys| run_with("nr_requests = 256", keys, "mq-deadline");
+    let [free, protected] = [["", ""], ["io_latency = \"12ms\"", ""]].map(run);
+    assert!((iops(&free, 0) / iops(&free, 1) - 1.0).abs() < 0.1, "{} and {}", iops(&free, 0), iops(&free, 1));
+    assert!(iops(&protected, 0) > 2.0 * iops(&protected, 1), "{} and {}", iops(&protected, 0), iops(&protected, 1));
+    let again = run(["io_latency = \"12ms\"", ""]);
+    assert_eq!(iops(&again, 0), iops(&protected, 0), "one seed, one result");
+    let text = |time: &str| {
+        format!(
+            "[[tenant]]\nname = \"a\"\nio_latency = \"{time}\"\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\nsize = \"1m\"\n"
+        )
+    };
+    let scenario = Scenario::from_toml(&text("5ms"), "a.toml").unwrap();
+    assert!(scenario.to_toml().contains("io_latency = \"5ms\""), "{}", scenario.to_toml());
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "again").unwrap(), scenario);
+    let refused = Scenario::from_toml(&text("0"), "a.toml").unwrap().validate(&|_| Ok(()), &|_| Ok(())).unwrap_err();
+    assert!(refused.to_string().contains("an io_latency below 1 us is none"), "{refused}");
+}
