@@ -24,8 +24,7 @@ struct Asked {
     at: Nanos,
     group: usize,
     dir: Dir,
-    bytes: u64,
-    rest: bool,
+    bio: Bio,
     /// When it went on, if it did.
     went: Option<Nanos>,
 }
@@ -129,18 +128,13 @@ fn inputs(recording: &Events, homes: &Homes) -> Result<(Vec<Asked>, Vec<Change>)
             "bio_submit" => {
                 // The bytes of a rest counted with the whole.
                 let rest = cut.remove(&row.pid);
+                // Metadata has an M among its flags.
+                let urgent = row.details.contains('M');
                 let bytes = if rest { 0 } else { counted(row) };
+                let bio = Bio { token: asked.len() as u64, bytes, rest, urgent };
                 let Some(group) = homes.of_process.get(&row.pid).copied().or(homes.of_others) else { continue };
                 waiting.entry((row.sector, row.op)).or_default().push_back(asked.len());
-                asked.push(Asked {
-                    line: row.line,
-                    at: row.at,
-                    group,
-                    dir: direction(row.op),
-                    bytes,
-                    rest,
-                    went: None,
-                });
+                asked.push(Asked { line: row.line, at: row.at, group, dir: direction(row.op), bio, went: None });
             }
             "bio_queue" | "getrq" | "split" | "bio_backmerge" | "bio_frontmerge" => {
                 if row.name == "split" {
@@ -207,8 +201,7 @@ fn replay(asked: &[Asked], changes: &[Change], groups: &mut Groups) -> Vec<Optio
             let Some(change) = changes.next() else { break };
             groups.set(change.group, change.rates, change.at);
         } else if let Some((index, asked)) = inputs.next() {
-            let bio = Bio { token: index as u64, bytes: asked.bytes, rest: asked.rest, urgent: false };
-            if groups.submit(asked.group, asked.dir, bio, asked.at) {
+            if groups.submit(asked.group, asked.dir, asked.bio, asked.at) {
                 went[index] = Some(asked.at);
             }
         } else {

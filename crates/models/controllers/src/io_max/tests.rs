@@ -237,6 +237,39 @@ fn groups_in_one_take_turns_by_io_and_not_by_byte() {
     }
 }
 
+#[test]
+fn sources_that_wait_take_turns_whatever_came_first() {
+    for release in BOTH {
+        let mut load = nested(release, [rates(None, Some(100)); 2], Default::default());
+        // Twenty of one group, then of the group around both, then of the other.
+        let came = [2, 1, 3].map(|group| [group; 20]).concat();
+        came.iter().for_each(|group| _ = load.submit(*group, Dir::Write, 4096));
+        load.run_to(Nanos::from_secs(2));
+        let went: Vec<usize> = load.went.iter().map(|(token, _)| came[*token as usize]).collect();
+        assert_eq!(went[..10], [2; 10], "{release:?}: a slice went at once");
+        assert_eq!(went[10..40], [[2, 1, 3]; 10].concat()[..], "{release:?}");
+        assert_eq!(went[40..], [[1, 3]; 10].concat()[..], "{release:?}");
+    }
+}
+
+#[test]
+fn what_goes_away_leaves_no_trace() {
+    for release in BOTH {
+        let mut load = nested(release, [rates(None, Some(10)); 2], [[rates(None, Some(20)); 2]; 2]);
+        let waits: Vec<u64> = (0..12).filter(|n| !load.submit([1, 2, 3][*n as usize % 3], Dir::Read, 4096)).collect();
+        assert_eq!(waits.len(), 11, "{release:?}: one goes in a slice");
+        load.run_to(Nanos::from_ms(50));
+        waits.iter().for_each(|token| load.groups.abandon(Dir::Read, *token, load.now));
+        assert_eq!([1, 2, 3].map(|group| load.groups.waiting(group)), [0; 3], "{release:?}");
+        assert_eq!(load.groups.timer(), None, "{release:?}");
+        load.run_to(Nanos::from_secs(1));
+        assert_eq!(load.went.len(), 1);
+        assert!(load.submit(3, Dir::Read, 4096) && !load.submit(2, Dir::Read, 4096), "{release:?}: as from the start");
+        load.run_to(Nanos::from_secs(2));
+        assert_eq!(load.went.len(), 3);
+    }
+}
+
 /// I/Os of two groups in one: after how many 100 us the next comes, of which group, and its KiB.
 fn of_two_groups() -> impl Strategy<Value = Vec<(u64, usize, u64)>> {
     proptest::collection::vec((0_u64..60, 2_usize..4, prop_oneof![Just(4_u64), Just(16), Just(64)]), 100..600)
