@@ -238,6 +238,27 @@ fn groups_in_one_take_turns_by_io_and_not_by_byte() {
 }
 
 #[test]
+fn a_slice_that_is_over_begins_as_early_as_that_inside() {
+    for release in BOTH {
+        let mut around = Slices::new(release, 250, rates(None, Some(100)));
+        around.refresh(0, false);
+        (0..10).for_each(|_| around.charge_io());
+        around.credit(-3, 20);
+        assert!(around.start() == 0 && around.wait_for_io(20) > 0, "{release:?}: it is not over");
+        around.credit(1_010, 1_036);
+        // Two slices have begun since: twenty I/Os.
+        let mut went = 0;
+        while around.wait_for_io(1_036) == 0 {
+            around.charge_io();
+            went += 1;
+        }
+        assert_eq!((around.start(), went), (1_010, 20), "{release:?}");
+        around.credit(900, 2_000);
+        assert_eq!(around.start(), 1_010, "{release:?}: one inside that began before counts for nothing");
+    }
+}
+
+#[test]
 fn sources_that_wait_take_turns_whatever_came_first() {
     for release in BOTH {
         let mut load = nested(release, [rates(None, Some(100)); 2], Default::default());
