@@ -1,4 +1,5 @@
-//! io.max, tick by tick: I/Os go in when they reached the limit, and the tick at which each went on is compared.
+//! io.max, tick by tick: I/Os go in when they reached the limit. Compared are the tick at which each went on, and the order of those
+//! that had waited.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -75,18 +76,35 @@ pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<Controll
         replay(&asked, &changes, &mut groups)
     };
     let tick = |at: &Option<Nanos>| at.map(|at| clock.ticks(at));
-    let agreed =
-        |ours: &Vec<Option<Nanos>>| asked.iter().zip(ours).filter(|(a, ours)| tick(&a.went) == tick(ours)).count();
+    let agreed = |ours: &Replayed| asked.iter().zip(&ours.went).filter(|(a, ours)| tick(&a.went) == tick(ours)).count();
     let best = (0..OFFSETS).map(replayed).max_by_key(agreed).unwrap_or_default();
-    let mut tally = Tally::of(&["tick"], explain);
+    let mut tally = Tally::of(&["tick", "order"], explain);
     // What had not gone on when the recording ended has no verdict.
-    for (asked, ours) in asked.iter().zip(&best).filter(|(asked, _)| asked.went.is_some()) {
+    for (asked, ours) in asked.iter().zip(&best.went).filter(|(asked, _)| asked.went.is_some()) {
         tally.count("tick", asked.line, tick(&asked.went), tick(ours), |tick| match tick {
             Some(tick) => format!("tick {tick}"),
             None => "it does not go on".to_owned(),
         });
     }
+    compare_order(&asked, best.waited, &mut tally);
     Ok(tally.score("io.max"))
+}
+
+/// What went right before each of the I/Os that our timers let go, the kernel's and ours.
+fn compare_order(asked: &[Asked], mut waited: Vec<usize>, tally: &mut Tally) {
+    waited.retain(|index| asked[*index].went.is_some());
+    let before = |order: &[usize]| -> BTreeMap<usize, u64> {
+        order.windows(2).map(|pair| (pair[1], asked[pair[0]].line)).collect()
+    };
+    let ours = before(&waited);
+    waited.sort_by_key(|index| asked[*index].went);
+    let kernel = before(&waited);
+    for index in waited {
+        tally.count("order", asked[index].line, kernel.get(&index), ours.get(&index), |before| match before {
+            Some(line) => format!("behind that of line {line}"),
+            None => "it is the first that waited".to_owned(),
+        });
+    }
 }
 
 fn homes(recording: &Events) -> Result<Homes, Error> {
@@ -185,9 +203,17 @@ fn phase(asked: &[Asked]) -> Nanos {
     Nanos((begins + period - gap.min(10_000)) % period)
 }
 
-/// When each I/O goes on by our arithmetic.
-fn replay(asked: &[Asked], changes: &[Change], groups: &mut Groups) -> Vec<Option<Nanos>> {
-    let mut went = vec![None; asked.len()];
+/// What our arithmetic says.
+#[derive(Default)]
+struct Replayed {
+    /// When each I/O goes on.
+    went: Vec<Option<Nanos>>,
+    /// Those that timers let go, in their order.
+    waited: Vec<usize>,
+}
+
+fn replay(asked: &[Asked], changes: &[Change], groups: &mut Groups) -> Replayed {
+    let (mut went, mut waited) = (vec![None; asked.len()], Vec::new());
     let mut changes = changes.iter().peekable();
     let mut inputs = asked.iter().enumerate().peekable();
     let last = asked.iter().filter_map(|a| a.went).max().unwrap_or_default();
@@ -196,7 +222,10 @@ fn replay(asked: &[Asked], changes: &[Change], groups: &mut Groups) -> Vec<Optio
         let change = changes.peek().map_or(Nanos::MAX, |change| change.at);
         let input = inputs.peek().map_or(Nanos::MAX, |(_, asked)| asked.at);
         if let Some(at) = timer.filter(|at| *at <= change && *at <= input) {
-            groups.tick(at, &mut |bio| went[bio.token as usize] = Some(at));
+            groups.tick(at, &mut |bio| {
+                went[bio.token as usize] = Some(at);
+                waited.push(bio.token as usize);
+            });
         } else if change <= input && change < Nanos::MAX {
             let Some(change) = changes.next() else { break };
             groups.set(change.group, change.rates, change.at);
@@ -208,5 +237,5 @@ fn replay(asked: &[Asked], changes: &[Change], groups: &mut Groups) -> Vec<Optio
             break;
         }
     }
-    went
+    Replayed { went, waited }
 }
