@@ -1,8 +1,12 @@
 //! io.latency before a scheduler: a reader is protected, its neighbours are slowed no further than that, and none is lost.
 
-use dumbwaiter_block::{Errno, Event, Flags, Nanos, Op, Scope, TaskId, Tenant, TenantId};
+use std::collections::VecDeque;
+
+use dumbwaiter_block::{Errno, Event, Flags, Nanos, Op, RequestId, Scope, TaskId, Tenant, TenantId};
 use dumbwaiter_controllers::IoLatency;
-use dumbwaiter_controllers::io_latency::NAME;
+use dumbwaiter_controllers::io_latency::{DEVICE, Groups, NAME};
+use dumbwaiter_controllers::kernel_timer::Jiffies;
+use dumbwaiter_testkit::allocations::allocations;
 
 use crate::world::{Job, World};
 
@@ -68,6 +72,37 @@ fn a_target_below_what_the_device_does_throttles_the_others_to_one() {
     let (latency, rates) = latency(&mut device, &jobs);
     assert!((latency - 2.0).abs() < 0.2 && (rates[1] - 500.0).abs() < 20.0, "in turn: {latency} ms, {rates:?}");
     device.drain();
+}
+
+#[test]
+fn an_io_allocates_nothing() {
+    let mut groups = Groups::new(Jiffies::default(), 256, false);
+    (0..1_000).for_each(|_| _ = groups.add(DEVICE));
+    groups.set_target(1, Nanos::from_us(100), Nanos::ZERO);
+    let (mut now, mut under_way) = (Nanos::ZERO, VecDeque::with_capacity(100_000));
+    let (mut before, mut slept) = (0, 0);
+    // The first misses its target, so that the others sleep more and more.
+    for ios in 0..200_000_usize {
+        before = if ios == 100_000 { allocations() } else { before };
+        let group = if ios % 4 == 0 { 1 } else { 2 + ios % 7 };
+        now += Nanos::from_us(50);
+        if groups.timer().is_some_and(|at| at <= now) {
+            groups.tick(now);
+        }
+        let id = RequestId::from(group as u32);
+        if groups.under_way(group).1 < 20 {
+            match groups.admit(group, id, false, now, &mut |id| under_way.push_back(id)) {
+                true => under_way.push_back(id),
+                false => slept += 1,
+            }
+        }
+        while under_way.len() > 16 {
+            let Some(done) = under_way.pop_front() else { break };
+            groups.done(done.index(), Some(Nanos::from_ms(1)), now, &mut |id| under_way.push_back(id));
+        }
+    }
+    assert!(slept > 10_000 && groups.depth(2) == Some(1), "{slept} slept");
+    assert!(allocations() - before < 10, "{} allocations for 100,000 I/Os", allocations() - before);
 }
 
 #[test]
