@@ -101,7 +101,7 @@ fn every_job_runs_in_a_closed_loop() {
     let found = closed_loops(&paths, &Simulator::on_all_cpus(), &Control::default()).unwrap();
     for one in &found.compared {
         println!("{one:?}");
-        let ratios = [one.mb_ratio, one.mean_ratio, one.p95_ratio];
+        let ratios = [one.mb_ratio, one.mean_ratio, one.p95_ratio.unwrap_or(1.0)];
         assert!(ratios.iter().all(|ratio| *ratio > 0.0) && one.share_error < 1.0, "{one:?}");
     }
     for other in &found.not_comparable {

@@ -4,6 +4,7 @@
 use dumbwaiter_block::{BlockLayer, Nanos};
 
 use crate::io_cost::{self, IoCost};
+use crate::io_max::Release;
 use crate::wbt::{self, Wbt};
 
 /// The target of write-back throttling.
@@ -60,6 +61,8 @@ pub struct KernelControls {
     pub wbt: Option<WbtTarget>,
     /// Proportional sharing by modelled cost.
     pub io_cost: Option<io_cost::Settings>,
+    /// The kernel's release, where releases differ; not part of a stack's text.
+    pub release: Release,
 }
 
 /// Names by which controllers are appended to a scheduler.
@@ -124,7 +127,16 @@ impl KernelControls {
 
     /// These controls where they were asked for, else those of `others`.
     pub fn or(self, others: KernelControls) -> KernelControls {
-        KernelControls { wbt: self.wbt.or(others.wbt), io_cost: self.io_cost.or(others.io_cost) }
+        KernelControls {
+            wbt: self.wbt.or(others.wbt),
+            io_cost: self.io_cost.or(others.io_cost),
+            release: others.release,
+        }
+    }
+
+    /// Does nothing stand before the scheduler?
+    pub fn is_empty(&self) -> bool {
+        self.wbt.is_none() && self.io_cost.is_none()
     }
 
     /// Adds the controllers to a block layer, as Linux would: wbt with its default gives way to io.cost.

@@ -4,7 +4,8 @@
 //! | controller | what it does |
 //! |---|---|
 //! | [`limits`] | parks what is beyond a tenant's I/Os or bytes per second |
-//! | [`io_max`] | the account of Linux's limits by slices of a tenth of a second, and what waits for them; no controller yet |
+//! | [`io_max`] | parks what is beyond a tenant's bytes or I/Os per second, by slices of a tenth of a second (Linux) |
+//! | [`io_latency`] | slows the tenants beside one that misses its latency target (Linux) |
 //! | [`prio_class`] | sets the priority class of a tenant's I/Os (`io.prio.class`) |
 //! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
 //! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
@@ -19,6 +20,7 @@ mod adaptive_settings;
 pub mod deadlines;
 pub mod depth_search;
 pub mod io_cost;
+pub mod io_latency;
 pub mod io_max;
 pub mod kernel_controls;
 pub mod kernel_timer;
@@ -33,6 +35,8 @@ pub mod wbt;
 pub use adaptive::Adaptive;
 pub use deadlines::{Deadlines, set_deadline};
 pub use depth_search::{DepthSearch, search_depth};
+pub use io_latency::IoLatency;
+pub use io_max::IoMax;
 pub use kernel_controls::{KernelControls, WbtTarget};
 pub use limits::Limits;
 pub use prio_class::{PrioClass, PrioClasses};

@@ -1,10 +1,13 @@
-//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class.
+//! What controllers do for a tenant, as scenarios and servers state it: limits, a reservation, a priority class, the
+//! kernel's limits and latency target.
 
 use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
 
-use crate::{Limits, PrioClass, PrioClasses, Reservations, io_cost, limits, prio_class, reservations};
+use crate::io_max::{Rates, Release};
+use crate::{IoLatency, IoMax, Limits, PrioClass, PrioClasses, Reservations};
+use crate::{io_cost, io_latency, io_max, limits, prio_class, reservations};
 
-/// Limits, reservation and priority class of a tenant.
+/// Limits, reservation, priority class, io.max and io.latency of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantControls {
     /// The most I/Os in a second.
@@ -17,16 +20,26 @@ pub struct TenantControls {
     pub io_weight: Option<u32>,
     /// What becomes of the priorities of its I/Os.
     pub prio_class: PrioClass,
+    /// Limits of its reads and of its writes that are kept as Linux does.
+    pub io_max: [Rates; 2],
+    /// The latency for which tenants beside it are slowed, as Linux does; counted in whole microseconds.
+    pub io_latency: Option<Nanos>,
 }
 
-/// Sets limits, reservation and priority class of a tenant. A controller joins the chain with the first value that it is needed for.
+/// Sets limits, reservation, priority class, io.max and io.latency of a tenant. A controller joins the chain with the first value that it is needed for.
 pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantControls) {
+    let [reads, writes] = to.io_max;
     let settings = [
         (limits::NAME, "limit_iops", to.limit_iops),
         (limits::NAME, "limit_bytes", to.limit_bytes),
         (reservations::NAME, "reservation_iops", to.reservation_iops),
         (io_cost::NAME, io_cost::WEIGHT, to.io_weight.map(u64::from)),
         (prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0)),
+        (io_max::NAME, "rbps", reads.bytes),
+        (io_max::NAME, "wbps", writes.bytes),
+        (io_max::NAME, "riops", reads.ios),
+        (io_max::NAME, "wiops", writes.ios),
+        (io_latency::NAME, io_latency::NAME, to.io_latency.map(|target| (target.0 / 1_000).max(1))),
     ];
     for (controller, name, value) in settings {
         if layer.controller(controller).is_none() {
@@ -37,11 +50,14 @@ pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId,
             let new: Box<dyn Controller> = match controller {
                 limits::NAME => Box::new(Limits::default()),
                 prio_class::NAME => Box::new(PrioClasses::default()),
+                io_latency::NAME => Box::new(IoLatency::default()),
+                io_max::NAME => Box::new(IoMax::new(Release::default())),
                 _ => Box::new(Reservations::default()),
             };
             layer.add_controller(now, new);
         }
-        // The controller is there and takes any number.
-        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(0).into());
+        // The controller is there and takes any number but an io.max of 0, which nobody can state.
+        let none = if controller == io_max::NAME { io_max::MAX } else { 0 };
+        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(none).into());
     }
 }

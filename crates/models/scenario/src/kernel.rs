@@ -10,18 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{Scenario, Work};
 
 /// The kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its release, where releases differ.
-    pub release: Release,
-    /// What it puts before schedulers that say nothing of their own.
+    /// Its release, and what it puts before schedulers that say nothing of their own.
     pub controls: KernelControls,
-}
-
-impl Default for Kernel {
-    fn default() -> Kernel {
-        Kernel { release: Release::V6_12, controls: KernelControls::default() }
-    }
 }
 
 /// `[kernel]` of a file.
@@ -94,7 +86,8 @@ impl Kernel {
     /// Of the sections of a file.
     pub(crate) fn of_file(kernel: Option<FileKernel>, io: Option<FileIo>) -> Result<Kernel, crate::Error> {
         let kernel = kernel.unwrap_or_default();
-        let mut controls = KernelControls { wbt: kernel.wbt.map(|wbt| wbt.0), io_cost: None };
+        let release = kernel.release.map_or(Release::default(), |release| release.0);
+        let mut controls = KernelControls { wbt: kernel.wbt.map(|wbt| wbt.0), io_cost: None, release };
         if let Some(FileIo { cost }) = io {
             let fail = |key: &str, why: String| crate::Error::invalid(format!("io.cost.{key}"), why);
             let mut settings = Settings::default();
@@ -106,12 +99,12 @@ impl Kernel {
             }
             controls.io_cost = Some(Settings { enabled: cost.enable, ..settings });
         }
-        Ok(Kernel { release: kernel.release.map_or(Kernel::default().release, |release| release.0), controls })
+        Ok(Kernel { controls })
     }
 
     /// The section of a file, unless it is the default.
     pub(crate) fn file_kernel(&self) -> Option<FileKernel> {
-        let release = Some(self.release).filter(|release| *release != Kernel::default().release).map(FileRelease);
+        let release = Some(self.controls.release).filter(|release| *release != Release::default()).map(FileRelease);
         let wbt = self.controls.wbt.map(FileWbt);
         (release.is_some() || wbt.is_some()).then_some(FileKernel { release, wbt })
     }

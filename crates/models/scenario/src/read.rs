@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::hint::{nearest, suggest};
+use dumbwaiter_controllers::io_max::{Rates, with_limits};
 use dumbwaiter_controllers::{PrioClass, TenantControls};
+use dumbwaiter_text::units::{self, Prefixes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -55,6 +57,8 @@ struct FileTenant {
     reservation_iops: Option<u64>,
     io_weight: Option<Weight>,
     prio_class: Option<Class>,
+    io_max: Option<IoMax>,
+    io_latency: Option<Time>,
     #[serde(default)]
     focus: bool,
     #[serde(default)]
@@ -95,6 +99,27 @@ impl<'de> Deserialize<'de> for Class {
     }
 }
 
+/// Limits in the words of `io.max`, of reads and of writes.
+struct IoMax([Rates; 2]);
+
+impl<'de> Deserialize<'de> for IoMax {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IoMax, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        io_max(&text).map(IoMax).map_err(|why| D::Error::custom(format!("io_max: {why}")))
+    }
+}
+
+/// Limits as the kernel writes them, with sizes such as `2MiB` for bytes per second.
+fn io_max(text: &str) -> Result<[Rates; 2], String> {
+    text.split_whitespace().try_fold(Default::default(), |limits, part| match part.split_once('=') {
+        Some((key @ ("rbps" | "wbps"), size)) if size != "max" => {
+            let bytes = units::size(size, Prefixes::Plain).map_err(|why| format!("{key}: {why}"))?;
+            with_limits(limits, &format!("{key}={bytes}"))
+        }
+        _ => with_limits(limits, part),
+    })
+}
+
 impl FileTenant {
     fn tenant(self) -> Result<Tenant, Error> {
         if self.name == Tenant::ROOT && self.weight.is_some() {
@@ -112,6 +137,8 @@ impl FileTenant {
                 reservation_iops: self.reservation_iops,
                 io_weight: self.io_weight.map(|weight| weight.0),
                 prio_class: self.prio_class.map_or(PrioClass::NoChange, |class| class.0),
+                io_max: self.io_max.map_or(Default::default(), |limits| limits.0),
+                io_latency: self.io_latency.map(|target| target.0),
             },
             focus: self.focus,
             changes: self.change,

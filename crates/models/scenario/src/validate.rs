@@ -154,6 +154,11 @@ impl Scenario {
             if let Some((key, _)) = limits.into_iter().find(|(_, value)| *value == Some(0)) {
                 return fail(format!("{key} of 0 lets nothing through; give a number from 1, or leave it out"));
             }
+            if tenant.controls.io_latency.is_some_and(|target| target < Nanos::from_us(1)) {
+                return fail(
+                    "an io_latency below 1 us is none; give a time such as \"5ms\", or leave it out".to_string(),
+                );
+            }
             if let (Some(limit), Some(reservation)) = (limit_iops, reservation_iops)
                 && reservation > limit
             {
@@ -170,7 +175,8 @@ impl Scenario {
             }
             if tenant.is_root() && tenant.controls != TenantControls::default() {
                 return fail(
-                    "the root group has no limits, no reservation and no priority class; leave these out".to_string(),
+                    "the root group has no limits, no reservation, no priority class and no io_latency; leave these out"
+                        .to_string(),
                 );
             }
             if tenant.is_root() && (tenant.parent.is_some() || !tenant.changes.is_empty()) {

@@ -1,5 +1,6 @@
 //! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
 
+use dumbwaiter_controllers::io_max::limits_text;
 use dumbwaiter_controllers::{PrioClass, TenantControls};
 use dumbwaiter_text::units::format_time;
 use dumbwaiter_workloads::generate::Scalar;
@@ -58,7 +59,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 12)?;
+        let mut tenant = serializer.serialize_struct("tenant", 15)?;
         tenant.serialize_field("name", &self.name)?;
         if self.is_root() {
             tenant.skip_field("weight")?;
@@ -77,7 +78,8 @@ impl Serialize for Tenant {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
         }
-        let TenantControls { limit_iops, limit_bytes, reservation_iops, io_weight, prio_class } = self.controls;
+        let TenantControls { limit_iops, limit_bytes, reservation_iops, io_weight, prio_class, io_max, io_latency } =
+            self.controls;
         for (key, value) in [
             ("limit_iops", limit_iops),
             ("limit_bytes", limit_bytes),
@@ -93,6 +95,14 @@ impl Serialize for Tenant {
             tenant.skip_field("prio_class")?;
         } else {
             tenant.serialize_field("prio_class", prio_class.name())?;
+        }
+        match limits_text(io_max) {
+            none if none.is_empty() => tenant.skip_field("io_max")?,
+            limits => tenant.serialize_field("io_max", &limits)?,
+        }
+        match io_latency {
+            Some(target) => tenant.serialize_field("io_latency", &format_time(target))?,
+            None => tenant.skip_field("io_latency")?,
         }
         if self.focus {
             tenant.serialize_field("focus", &true)?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_controllers::io_max::{Release, with_limits};
 use dumbwaiter_experiment::{Cell, Stack, World};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
@@ -100,17 +101,35 @@ fn comparable(
 
 /// What stands before the scheduler in a recording.
 fn add_controller(scenario: &mut Scenario, recorded: Recorded, about: &Value) -> Result<(), String> {
-    if recorded != Recorded::IoCost {
-        return Err(format!("{} does not run in a closed loop", recorded.name()));
+    let release = about.get("kernel").and_then(Value::as_str).and_then(Release::of);
+    scenario.kernel.controls.release = release.ok_or("kernel: expected a release such as 6.12.117")?;
+    let changes: Vec<&Value> = about.get("changes").and_then(Value::as_array).into_iter().flatten().collect();
+    if let Some(key) = ["qos", "model", "io.max"].into_iter().find(|key| changes.iter().any(|c| c.get(key).is_some())) {
+        return Err(format!("{key} changes while it runs"));
     }
-    let changes = about.get("changes").and_then(Value::as_array).into_iter().flatten();
-    if changes.into_iter().any(|change| change.get("qos").is_some()) {
-        return Err("io.cost.qos changes while it runs".to_owned());
+    match recorded {
+        Recorded::Wbt => Err("wbt does not run in a closed loop".to_owned()),
+        Recorded::IoMax => limit_groups(scenario, about),
+        Recorded::IoCost => {
+            let text = |key: &str| crate::controllers::text_of(about.get(key));
+            let settings = IoCostSettings::default().with_model(&text("model")).map_err(|e| format!("model: {e}"))?;
+            let settings = settings.with_qos(&text("qos")).map_err(|e| format!("qos: {e}"))?;
+            scenario.kernel.controls.io_cost = Some(settings);
+            Ok(())
+        }
     }
-    let text = |key: &str| crate::controllers::text_of(about.get(key));
-    let settings = IoCostSettings::default().with_model(&text("model")).map_err(|e| format!("model: {e}"))?;
-    let settings = settings.with_qos(&text("qos")).map_err(|e| format!("qos: {e}"))?;
-    scenario.kernel.controls.io_cost = Some(settings);
+}
+
+/// The limits of the groups of a recording of io.max.
+fn limit_groups(scenario: &mut Scenario, about: &Value) -> Result<(), String> {
+    for group in about.get("groups").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| group.get(key).and_then(Value::as_str).unwrap_or_default();
+        let limits = with_limits(Default::default(), text("io.max")).map_err(|why| format!("io.max: {why}"))?;
+        let name = scenario::tenant_name(text("path"));
+        if let Some(tenant) = scenario.tenants.iter_mut().find(|tenant| tenant.name == name) {
+            tenant.controls.io_max = limits;
+        }
+    }
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub struct ControllerScore {
 /// Verdicts of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VerdictKind {
-    /// `timer` or `step` of wbt, `tick` of io.max.
+    /// `timer` or `step` of wbt, `tick` or `order` of io.max.
     pub kind: &'static str,
     /// Verdicts of the kernel.
     pub verdicts: u64,

@@ -3,9 +3,10 @@
 //! What is allowed is granted by the started slice, so that all of a tenth of a second may go at its first tick.
 
 /// Linux, whose arithmetic differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
     /// Bytes and I/Os are checked together, and late time is given away.
+    #[default]
     V6_12,
     /// Bytes first, then I/Os; a slice of late time is kept.
     V6_18,
@@ -94,6 +95,20 @@ impl Slices {
         self.end = self.end.max(up(now + wait, self.slice()));
     }
 
+    /// When what is charged began.
+    pub(super) fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// An I/O arrives from a group inside, by its timer. A slice that is over begins anew, as early as that of the group inside: what
+    /// was not used meanwhile may be.
+    pub fn credit(&mut self, inside: i64, now: i64) {
+        if now < self.start || now > self.end {
+            (self.start, self.end) = (self.start.max(inside), now + self.slice());
+            (self.bytes, self.ios) = (0, 0);
+        }
+    }
+
     /// Bytes passed.
     pub fn charge_bytes(&mut self, size: u64) {
         self.bytes += i128::from(size);
@@ -102,6 +117,12 @@ impl Slices {
     /// An I/O passed.
     pub fn charge_io(&mut self) {
         self.ios += 1;
+    }
+
+    /// An I/O that was charged did not come after all.
+    pub fn give_back(&mut self, size: u64) {
+        let less = |charged: i128, by: i128| if charged > 0 { (charged - by).max(0) } else { charged };
+        (self.bytes, self.ios) = (less(self.bytes, size.into()), less(self.ios, 1));
     }
 
     /// After an I/O passed: whole slices that are over leave the account with what they allowed.

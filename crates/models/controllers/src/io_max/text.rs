@@ -44,6 +44,14 @@ pub fn with_limits(before: [Rates; 2], text: &str) -> Result<[Rates; 2], String>
     Ok(rates)
 }
 
+/// The limits as [`with_limits`] reads them; empty if there are none.
+pub fn limits_text(rates: [Rates; 2]) -> String {
+    let [reads, writes] = rates;
+    let limits = [("rbps", reads.bytes), ("wbps", writes.bytes), ("riops", reads.ios), ("wiops", writes.ios)];
+    let words = limits.iter().filter_map(|(key, limit)| limit.map(|limit| format!("{key}={limit}")));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +71,8 @@ mod tests {
         assert_eq!((first[0].bytes, first[1].ios), (Some(1 << 20), Some(7)));
         let second = with_limits(first, "rbps=max riops=100").unwrap();
         assert_eq!((second[0], second[1]), (Rates { bytes: None, ios: Some(100) }, first[1]));
+        assert_eq!(limits_text(first), "rbps=1048576 wiops=7");
+        assert_eq!(with_limits(Default::default(), &limits_text(second)), Ok(second));
         for (text, said) in [
             ("rbps=0", "rbps: `0`: expected max or a number from 1"),
             ("riops=many", "riops: `many`: expected max or a number from 1"),

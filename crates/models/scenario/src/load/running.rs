@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use dumbwaiter_block::{BlockLayer, Io, Nanos, Stack, Task, TaskId, TenantId};
-use dumbwaiter_controllers::{KernelControls, TenantControls, set_deadline, set_tenant_controls};
+use dumbwaiter_controllers::{IoMax, KernelControls, TenantControls, set_deadline, set_tenant_controls};
 use dumbwaiter_measure::Recorder;
 use dumbwaiter_workloads::{ApplicationOutcome, Next, Want};
 
@@ -68,6 +68,9 @@ impl RunningLoad {
         kernel: KernelControls,
         controls: &[(TenantId, TenantControls)],
     ) {
+        if controls.iter().any(|(_, of)| of.io_max != TenantControls::default().io_max) {
+            layer.add_controller(Nanos::ZERO, Box::new(IoMax::new(kernel.release)));
+        }
         kernel.add_to(layer, Nanos::ZERO);
         for (tenant, controls) in controls {
             set_tenant_controls(layer, Nanos::ZERO, *tenant, controls);

@@ -124,7 +124,7 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
     }
     if scenario.has_controls() {
         return Err(
-            "limit_iops, limit_bytes, reservation_iops, prio_class: the kernel's io.max and io.prio.class are not set by this \
+            "limit_iops, limit_bytes, reservation_iops, prio_class, io_max, io_latency: the kernel's io.max, io.latency and io.prio.class are not set by this \
              program; expected our engine (--via engine), or none of these"
                 .to_owned(),
         );

@@ -7,6 +7,7 @@ mod export_name;
 
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
 use dumbwaiter_controllers::PrioClass;
+use dumbwaiter_controllers::io_max::Rates;
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_measure::{RunResult, grouped};
 use dumbwaiter_scenario::load::Prepared;
@@ -94,10 +95,6 @@ impl Served<'_> {
         if let Some(thread) = load.threads.iter().find(|thread| thread.ioprio != Ioprio::DEFAULT) {
             let name = load.task_specs.get(thread.task.0 as usize).map_or("", |spec| spec.name.as_str());
             return Err(Error::refused(no_priorities(name)));
-        }
-        if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.prio_class != PrioClass::NoChange) {
-            let why = "a served disk has no priority classes; expected our engine (--via engine), or no prio_class";
-            return Err(Error::refused(format!("tenant {:?}: {why}", tenant.name)));
         }
         if load.tenants.tenants().any(|(id, _)| load.tenants.is_root(id)) {
             return Err(Error::refused(
@@ -215,6 +212,18 @@ fn objection(scenario: &Scenario, completion: Completion) -> Option<String> {
     }
     if scenario.tenants.iter().any(|tenant| tenant.is_root()) {
         return Some("tasks of the root group have no tenant, and a served disk has no export for them".into());
+    }
+    if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.prio_class != PrioClass::NoChange) {
+        let why = "a served disk has no priority classes; expected our engine (--via engine), or no prio_class";
+        return Some(format!("tenant {:?}: {why}", tenant.name));
+    }
+    if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.io_max != [Rates::default(); 2]) {
+        let why = "a served disk has no io.max; expected our engine (--via engine), or limit_iops and limit_bytes";
+        return Some(format!("tenant {:?}: {why}", tenant.name));
+    }
+    if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.io_latency.is_some()) {
+        let why = "a served disk has no io.latency; expected our engine (--via engine), or no io_latency";
+        return Some(format!("tenant {:?}: {why}", tenant.name));
     }
     if scenario.nr_requests.is_some() {
         return Some("nr_requests: a served disk takes what its clients send; leave it out".into());

@@ -89,3 +89,17 @@ fn a_comparison_is_one_call() {
     let refused = compare(&experiment, &device, None, worker(), &control).err().unwrap();
     assert!(refused.reason.contains("task `t` writes"), "{refused}");
 }
+
+#[test]
+fn io_max_and_io_latency_are_kept_on_a_real_file() {
+    let dir = folder();
+    let device = DeviceUnderTest::open(&file(&dir), options()).unwrap();
+    let engine = Engine::new(&device).unwrap();
+    let text = READS.replace("time_based = false\n", "").replace("replicates", "duration = \"2s\"\nreplicates");
+    let text = text.replace("name = \"a\"\n", "name = \"a\"\nio_max = \"riops=200\"\nio_latency = \"1s\"\n");
+    let cell = cell(&load(&text), Stack::Engine, "none");
+    engine.supports(&cell).unwrap();
+    let result = engine.run(&cell, &Control::default()).unwrap();
+    // What goes in a tenth of a second goes at once, and a busy machine is late.
+    assert!((300..=440).contains(&result.run.completed), "{} reads in 2 s", result.run.completed);
+}

@@ -122,6 +122,9 @@ fn what_nbd_cannot_carry_is_refused_with_a_reason() {
     for (text, reason) in [
         (READS.replace("[[tenant]]", "[[tenant]]\nioprio = \"rt/0\""), "has an I/O priority"),
         (READS.replace("[[tenant]]", "[[tenant]]\ndeadline = \"5ms\""), "has a deadline"),
+        (READS.replace("[[tenant]]", "[[tenant]]\nprio_class = \"idle\""), "has no priority classes"),
+        (READS.replace("[[tenant]]", "[[tenant]]\nio_max = \"riops=9\""), "a served disk has no io.max"),
+        (READS.replace("[[tenant]]", "[[tenant]]\nio_latency = \"5ms\""), "a served disk has no io.latency"),
         (format!("nr_requests = 64\n{READS}"), "nr_requests"),
         (format!("completion = [\"poll\"]\n{READS}"), "completion poll"),
     ] {

@@ -104,3 +104,68 @@ fn a_priority_class_counts_where_the_scheduler_goes_by_that_of_an_io() {
     let kept = Scenario::from_toml(&text.replace("\"rt\"", "\"restrict-to-be\""), "a.toml").unwrap();
     assert_eq!(kept.tenants[0].controls.prio_class.name(), "restrict-to-be");
 }
+
+#[test]
+fn io_max_counts_as_in_the_kernel() {
+    for scheduler in ["none", "mq-deadline", "bfq", "headway"] {
+        let limited = run(["io_max = \"riops=200\"", ""], scheduler);
+        // What goes in a tenth of a second goes at once: at either end of the run it counts whole or not.
+        assert!((iops(&limited, 0) - 200.0).abs() <= 5.0, "{scheduler}: {}", iops(&limited, 0));
+        assert!(iops(&limited, 1) > 3000.0, "{scheduler}: {}", iops(&limited, 1));
+        let again = run(["io_max = \"riops=200\"", ""], scheduler);
+        assert_eq!(iops(&again, 0), iops(&limited, 0), "one seed, one result");
+    }
+    let bytes = run(["io_max = \"rbps=2MiB wbps=max\"", ""], "none");
+    assert!((iops(&bytes, 0) - 512.0).abs() <= 13.0, "{}", iops(&bytes, 0));
+    // Reads of a few a second: the newer kernel lets more through than it was told.
+    let few = run(["io_max = \"riops=7\"", ""], "none");
+    assert!((iops(&few, 0) - 10.2).abs() <= 1.0, "{}", iops(&few, 0));
+    // Around both, and by I/O: the inner one gets its own limit of the 300.
+    let nested = run(["io_max = \"riops=300\"", "parent = \"a\"\nio_max = \"riops=100\""], "none");
+    assert!((iops(&nested, 0) - 200.0).abs() <= 8.0, "{}", iops(&nested, 0));
+    assert!((iops(&nested, 1) - 100.0).abs() <= 8.0, "{}", iops(&nested, 1));
+}
+
+#[test]
+fn io_max_is_read_written_and_refused_in_the_kernels_words() {
+    let text = |limits: &str| {
+        format!("[[tenant]]\nname = \"a\"\nio_max = \"{limits}\"\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\n")
+    };
+    let read = |limits: &str| Scenario::from_toml(&text(limits), "a.toml");
+    let scenario = read("rbps=2MiB wiops=100 riops=max").unwrap();
+    let [reads, writes] = scenario.tenants[0].controls.io_max;
+    assert_eq!((reads.bytes, reads.ios, writes.bytes, writes.ios), (Some(2 << 20), None, None, Some(100)));
+    assert!(scenario.to_toml().contains("io_max = \"rbps=2097152 wiops=100\""), "{}", scenario.to_toml());
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "again").unwrap(), scenario);
+    for (limits, said) in [
+        ("rbps=0", "io_max: rbps: `0`: expected max or a number from 1"),
+        ("rbps=fast", "io_max: rbps: \"fast\" is not a size"),
+        ("riops=2k", "io_max: riops: `2k`: expected max or a number from 1"),
+        ("iops=7", "io_max: `iops`: expected rbps, wbps, riops or wiops"),
+        ("rbps", "io_max: `rbps`: expected KEY=VALUE"),
+    ] {
+        let refused = read(limits).unwrap_err().to_string();
+        assert!(refused.contains(said) && refused.contains("a.toml"), "{limits}: {refused}");
+    }
+}
+
+#[test]
+fn io_latency_slows_the_tenant_beside_one_that_misses_its_target() {
+    // Without a target each has half, and 64 under way take 16 ms.
+    let run = |keys| run_with("nr_requests = 256", keys, "mq-deadline");
+    let [free, protected] = [["", ""], ["io_latency = \"12ms\"", ""]].map(run);
+    assert!((iops(&free, 0) / iops(&free, 1) - 1.0).abs() < 0.1, "{} and {}", iops(&free, 0), iops(&free, 1));
+    assert!(iops(&protected, 0) > 2.0 * iops(&protected, 1), "{} and {}", iops(&protected, 0), iops(&protected, 1));
+    let again = run(["io_latency = \"12ms\"", ""]);
+    assert_eq!(iops(&again, 0), iops(&protected, 0), "one seed, one result");
+    let text = |time: &str| {
+        format!(
+            "[[tenant]]\nname = \"a\"\nio_latency = \"{time}\"\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\nsize = \"1m\"\n"
+        )
+    };
+    let scenario = Scenario::from_toml(&text("5ms"), "a.toml").unwrap();
+    assert!(scenario.to_toml().contains("io_latency = \"5ms\""), "{}", scenario.to_toml());
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "again").unwrap(), scenario);
+    let refused = Scenario::from_toml(&text("0"), "a.toml").unwrap().validate(&|_| Ok(()), &|_| Ok(())).unwrap_err();
+    assert!(refused.to_string().contains("an io_latency below 1 us is none"), "{refused}");
+}
