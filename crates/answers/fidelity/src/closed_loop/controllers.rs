@@ -1,6 +1,6 @@
 //! Recordings of controllers in a closed loop: reads, writes and shares while all jobs run.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{IoCostSettings, Scenario};
 use serde_json::Value;
 
-use super::conditions::Conditions;
+use super::conditions::{Conditions, Group};
 use super::{Agreement, scenario};
 use crate::controllers::{Event, Events, Recorded};
 use crate::recording::{self, Files, Recording, read_description};
@@ -85,7 +85,7 @@ fn comparable(
     events: &Events,
     world: &dyn World,
 ) -> Result<(ControllerCase, Cell), String> {
-    let parties = parties(conditions);
+    let parties = parties(conditions, &events.rows);
     let kernel = observe(&events.rows, &parties).ok_or("its jobs do not run together for long enough")?;
     let mut scenario = scenario::scenario(conditions, described)?;
     add_controller(&mut scenario, recorded, &events.about)?;
@@ -133,77 +133,112 @@ fn limit_groups(scenario: &mut Scenario, about: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn parties(conditions: &Conditions) -> Vec<(String, Vec<i32>)> {
-    let groups = conditions.groups.iter().flatten().filter(|group| group.job.is_some());
-    groups.map(|group| (scenario::tenant_name(&group.path).to_owned(), group.pids.clone())).collect()
+/// The groups with jobs and their processes. One whose processes are not named has those that no other group has: a worker submits
+/// what a limit let go, or the flusher what it wrote.
+fn parties(conditions: &Conditions, rows: &[Event]) -> Vec<(String, Vec<i32>)> {
+    let groups: Vec<_> = conditions.groups.iter().flatten().filter(|group| group.job.is_some()).collect();
+    let known: BTreeSet<i32> = groups.iter().flat_map(|group| group.pids.iter().copied()).collect();
+    let all: BTreeSet<i32> = rows.iter().filter(|row| row.name.starts_with("bio_")).map(|row| row.pid).collect();
+    let unnamed = groups.iter().filter(|group| group.pids.is_empty()).count();
+    let party = |group: &&Group| {
+        let pids = match group.pids.is_empty() && unnamed == 1 {
+            true => all.difference(&known).copied().collect(),
+            false => group.pids.clone(),
+        };
+        (scenario::tenant_name(&group.path).to_owned(), pids)
+    };
+    groups.iter().map(party).collect()
 }
 
-/// An I/O under way.
-#[derive(Clone, Copy)]
+/// An I/O, from its arrival to the end of its last piece.
+#[derive(Clone, Copy, Debug)]
 struct Bio {
     at: Nanos,
     pid: i32,
     op: Op,
     bytes: u64,
+    /// Bytes that have not ended.
+    left: u64,
+    ended: Nanos,
 }
 
 /// The load between the last job's start, with time to settle, and the first job's end.
 fn observe(rows: &[Event], parties: &[(String, Vec<i32>)]) -> Option<Observed> {
-    let mut spans: BTreeMap<i32, (Nanos, Nanos)> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.name == "bio_queue" || row.name == "bio_submit") {
-        let span = spans.entry(row.pid).or_insert((row.at, row.at));
-        span.1 = row.at;
-    }
+    let bios = bios(rows);
     let of_party = |pids: &Vec<i32>| {
-        let own = pids.iter().filter_map(|pid| spans.get(pid));
-        own.copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        let own = bios.iter().filter(|bio| pids.contains(&bio.pid));
+        own.map(|bio| (bio.at, bio.ended)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     };
-    let all: Vec<(Nanos, Nanos)> = parties.iter().filter_map(|(_, pids)| of_party(pids)).collect();
-    let from = all.iter().map(|span| span.0).max()? + SETTLING;
-    let until = all.iter().map(|span| span.1).min()?;
+    let spans: Vec<(Nanos, Nanos)> = parties.iter().filter_map(|(_, pids)| of_party(pids)).collect();
+    let from = spans.iter().map(|span| span.0).max()? + SETTLING;
+    let until = spans.iter().map(|span| span.1).min()?;
     if until <= from + SETTLING {
         return None;
     }
     let mut observed =
         Observed { from, until, reads: Flow::default(), writes: Flow::default(), bytes: BTreeMap::new() };
-    for (ended, bio) in ended(rows).into_iter().filter(|(ended, _)| *ended >= from && *ended < until) {
+    for bio in bios.iter().filter(|bio| bio.left == 0 && bio.ended >= from && bio.ended < until) {
         let flow = if bio.op == Op::Read { &mut observed.reads } else { &mut observed.writes };
         flow.ios += 1;
         flow.bytes += bio.bytes;
-        flow.latency_ns += u128::from(ended.since(bio.at).0);
+        flow.latency_ns += u128::from(bio.ended.since(bio.at).0);
         *observed.bytes.entry(bio.pid).or_default() += bio.bytes;
     }
     Some(observed)
 }
 
-/// All I/Os that ended, with when.
-fn ended(rows: &[Event]) -> Vec<(Nanos, Bio)> {
-    let mut arrived: BTreeMap<(u64, Op), VecDeque<Bio>> = BTreeMap::new();
-    let mut held: BTreeMap<u32, Vec<Bio>> = BTreeMap::new();
+/// All I/Os as they were submitted.
+fn bios(rows: &[Event]) -> Vec<Bio> {
+    let mut bios: Vec<Bio> = Vec::new();
+    // By place: those, or their rests, that have no request yet.
+    let mut arrived: BTreeMap<(u64, Op), VecDeque<usize>> = BTreeMap::new();
+    let mut held: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
+    // What each process cut: its rest is what it submits next.
+    let mut cut_off: BTreeMap<i32, usize> = BTreeMap::new();
+    // The last piece of each process and where it ends, for rests whose submission has no row.
+    let mut last: BTreeMap<i32, (usize, u64)> = BTreeMap::new();
     let submitted = rows.iter().any(|row| row.name == "bio_submit");
     let arrival = if submitted { "bio_submit" } else { "bio_queue" };
-    let mut found = Vec::new();
     for row in rows {
+        let place = (row.sector, row.op);
+        let rest = || last.get(&row.pid).filter(|(_, at)| *at == row.sector).map(|(bio, _)| *bio);
         match row.name.as_str() {
             name if name == arrival => {
-                let bio = Bio { at: row.at, pid: row.pid, op: row.op, bytes: row.bytes };
-                arrived.entry((row.sector, row.op)).or_default().push_back(bio);
+                let bio = cut_off.remove(&row.pid).unwrap_or(bios.len());
+                if bio == bios.len() {
+                    let (pid, op, bytes) = (row.pid, row.op, row.bytes);
+                    bios.push(Bio { at: row.at, pid, op, bytes, left: bytes, ended: row.at });
+                }
+                arrived.entry(place).or_default().push_back(bio);
+            }
+            "split" => {
+                let of_place =
+                    arrived.iter().find(|((sector, _), waiting)| *sector == row.sector && !waiting.is_empty());
+                if let Some(bio) = of_place.and_then(|(_, waiting)| waiting.back().copied()) {
+                    cut_off.insert(row.pid, bio);
+                }
             }
             "getrq" | "bio_backmerge" | "bio_frontmerge" => {
-                let bio = arrived.get_mut(&(row.sector, row.op)).and_then(VecDeque::pop_front);
-                held.entry(row.req).or_default().extend(bio);
+                let bio = arrived.get_mut(&place).and_then(VecDeque::pop_front).or_else(rest);
+                if let Some(bio) = bio {
+                    held.entry(row.req).or_default().push((bio, row.bytes));
+                    last.insert(row.pid, (bio, row.sector + row.bytes / 512));
+                }
             }
             "rq_merge" => {
                 let absorbed = row.number("absorbs").ok().and_then(|req| held.remove(&(req as u32)));
                 held.entry(row.req).or_default().extend(absorbed.unwrap_or_default());
             }
             "rq_complete" => {
-                found.extend(held.remove(&row.req).unwrap_or_default().into_iter().map(|bio| (row.at, bio)))
+                for (bio, bytes) in held.remove(&row.req).unwrap_or_default() {
+                    bios[bio].left = bios[bio].left.saturating_sub(bytes);
+                    bios[bio].ended = row.at;
+                }
             }
             _ => {}
         }
     }
-    found
+    bios
 }
 
 impl ControllerCase {
