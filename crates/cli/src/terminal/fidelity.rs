@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dumbwaiter_fidelity::controllers::{ControllerScore, VerdictKind, controller_summary};
-use dumbwaiter_fidelity::{Agreement, BOUNDS, ClosedLoops, Figures, Score, summary};
+use dumbwaiter_fidelity::{Agreement, BOUNDS, CONTROLLER_BOUNDS, ClosedLoops, Figures, Score, summary};
 use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
 
@@ -166,18 +166,34 @@ pub fn closed_loops_text(found: &ClosedLoops, style: Style) -> String {
 fn agreement_summary(compared: &[Agreement]) -> String {
     let worst = compared.iter().max_by(|a, b| a.share_error.total_cmp(&b.share_error));
     let Some(worst) = worst else { return "no recording was compared\n".to_owned() };
-    let agree = compared.iter().filter(|a| a.agrees()).count();
-    format!(
-        "{agree} of {} recordings agree: MB/s within {:.0} %, mean latency within {:.0} %,\n\
-         p95 within {:.0} %, shares within {}. Largest share error: {:.3} ({}).\n",
-        compared.len(),
-        BOUNDS.bytes * 100.0,
-        BOUNDS.mean * 100.0,
-        BOUNDS.p95 * 100.0,
-        BOUNDS.share,
-        worst.share_error,
-        stem(&worst.file)
-    )
+    let of_controllers = compared.iter().filter(|a| a.controller.is_some()).count();
+    let agree = |of: &dyn Fn(&&Agreement) -> bool| compared.iter().filter(of).filter(|a| a.agrees()).count();
+    let percent = |part: f64| part * 100.0;
+    let mut text = String::new();
+    if of_controllers < compared.len() {
+        text += &format!(
+            "{} of {} recordings of schedulers agree: MB/s within {:.0} %, mean latency\n\
+             within {:.0} %, p95 within {:.0} %, shares within {}.\n",
+            agree(&|a| a.controller.is_none()),
+            compared.len() - of_controllers,
+            percent(BOUNDS.bytes),
+            percent(BOUNDS.mean),
+            percent(BOUNDS.p95),
+            BOUNDS.share
+        );
+    }
+    if of_controllers > 0 {
+        let bounds = &CONTROLLER_BOUNDS;
+        text += &format!(
+            "{} of {of_controllers} recordings of controllers agree: reads/s and MB/s written within {:.0} %,\n\
+             mean latency within {:.0} %, shares within {}.\n",
+            agree(&|a| a.controller.is_some()),
+            percent(bounds.bytes),
+            percent(bounds.mean),
+            bounds.share
+        );
+    }
+    text + &format!("Largest share error: {:.3} ({}).\n", worst.share_error, stem(&worst.file))
 }
 
 /// A recording's name without the endings of its files.
