@@ -127,7 +127,7 @@ fn writers_are_paused_and_the_flusher_stops_at_its_threshold() {
         }
     }
     let dirty = c.state().dirty.dirty();
-    assert!((4272..=4882).contains(&dirty), "nothing is written, and the rate falls: {dirty}");
+    assert!((4272..4882 + 32).contains(&dirty), "nothing is written, and the rate falls: {dirty}");
     let mut written = Vec::new();
     while let Next::Issue(want) = flusher.next(now) {
         written.push((want.sector, want.sectors));

@@ -122,3 +122,54 @@ fn a_stage_begins_when_the_tasks_before_it_ended_whatever_is_left_to_write_back(
     assert!(count("flusher") > 0, "the second stage writes");
     assert!(count("third") > 1000, "the third stage reads");
 }
+
+/// A device that takes 128 requests of up to 64 KiB and serves one after another, each in a millisecond.
+const SERIAL: &str = r#"
+kind = "volume"
+description = "one at a time"
+capacity_sectors = 67108864 # x
+latency_read_us = 1000 # x
+latency_write_us = 1000 # x
+jitter = 0 # x
+link_mb_per_s = 1000000 # x
+io_kib = 64 # x
+iops = 1000 # x
+burst_iops = 1000 # x
+burst_ios = 0 # x
+mb_per_s = 1000000 # x
+burst_mb_per_s = 1000000 # x
+burst_mb = 0 # x
+t_err_us = 5 # x
+queues = 1 # x
+queue_depth = 128 # x
+max_sectors = 128 # x
+"#;
+
+/// Beside a buffered writer, a reader of depth 1 waits for the whole queue of a device of depth 128 (Linux 6.12.117 without
+/// write-back throttling: 6.2 reads a second of 150 ms, 62.6 MB/s written).
+#[test]
+fn a_reader_waits_behind_a_buffered_writer_as_long_as_in_linux() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("serial.toml");
+    std::fs::write(&device, SERIAL).unwrap();
+    let toml = |reader: &str| {
+        format!(
+            "warmup = \"500ms\"\nduration = \"3400ms\"\n[host]\npage_cache = \"1GiB\"\ndirty_bytes = \"48MiB\"\n\
+             dirty_background_bytes = \"16MiB\"\n[[task]]\nname = \"writer\"\nrw = \"write\"\nbs = \"64k\"\ndirect = false\n\
+             ioengine = \"psync\"\nsize = \"8GiB\"\n{reader}"
+        )
+    };
+    let reader = "[[task]]\nname = \"reader\"\nrw = \"randread\"\nbs = \"4k\"\nsize = \"8GiB\"\noffset = \"16GiB\"\n";
+    let near = |figure: f64, expected: f64| (figure / expected - 1.0).abs() <= 0.15;
+    let both = run(&toml(reader), device.to_str().unwrap(), "mq-deadline");
+    let of = |name: &str| both.tasks.iter().find(|t| t.name == name).unwrap();
+    let (reads, latency_ms) = (of("reader").iops, of("reader").latency_us.mean / 1e3);
+    let written = of("flusher").mb_per_s;
+    println!("{reads} reads/s of {latency_ms} ms, {written} MB/s written");
+    assert!(near(reads, 6.2) && near(latency_ms, 150.0), "{reads} reads/s of {latency_ms} ms");
+    assert!(near(written, 62.6), "{written} MB/s");
+    let alone = run(&toml(""), device.to_str().unwrap(), "mq-deadline");
+    let written = alone.tasks.iter().find(|t| t.name == "flusher").unwrap().mb_per_s;
+    println!("{written} MB/s written alone");
+    assert!(near(written, 65.5), "{written} MB/s");
+}
