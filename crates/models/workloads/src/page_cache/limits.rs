@@ -39,6 +39,25 @@ impl Thresholds {
         let freerun = (limit + background) / 2;
         Thresholds { background, freerun, setpoint: (freerun + limit) / 2, limit }
     }
+
+    /// The unit of [`Thresholds::position`].
+    pub const POSITION_ONE: u64 = 1024;
+
+    /// Where `total` pages dirty or under write-back are, as a factor for the rate of writers: 1 at the setpoint, up to 2 below, 0
+    /// at the limit. `bandwidth`: what the device writes, pages per second.
+    pub fn position(&self, total: u64, bandwidth: u64) -> u64 {
+        const ONE: i64 = Thresholds::POSITION_ONE as i64;
+        if total >= self.limit {
+            return 0;
+        }
+        let (total, setpoint, limit) = (total as i64, self.setpoint as i64, self.limit as i64);
+        let x = (setpoint - total) * ONE / (limit - setpoint).max(1);
+        let factor = (ONE + x * x / ONE * x / ONE).clamp(0, 2 * ONE);
+        // The device's own line, which is nearly flat for an only device: to 0 within eight seconds' worth of writing.
+        let span = 8 * bandwidth.max(1) as i64;
+        let left = (setpoint + span - total).max(span / 4);
+        (i128::from(factor) * i128::from(left) / i128::from(span)) as u64
+    }
 }
 
 #[cfg(test)]

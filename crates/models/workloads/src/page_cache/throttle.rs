@@ -18,8 +18,6 @@ const CHECK_AT_LIMIT: u64 = 8;
 /// Time between estimates, and the age at which a measurement is no use any more.
 const ESTIMATE_INTERVAL: Nanos = Nanos::from_ms(200);
 const ESTIMATE_TOO_OLD: Nanos = Nanos::from_secs(1);
-/// The factor of the position is in units of 1/1024.
-const ONE: i64 = 1024;
 const SECOND: u64 = 1_000_000_000;
 
 /// The dirty pages of a device, and the rate at which each writer may add to them.
@@ -194,23 +192,7 @@ impl Dirty {
 
     /// Pages per second that each writer may dirty now.
     fn task_rate(&self) -> u64 {
-        self.rate * self.position() / ONE as u64
-    }
-
-    /// The factor of the position, in 1/1024: 1 at the setpoint, 0 at the limit.
-    fn position(&self) -> u64 {
-        let Thresholds { setpoint, limit, .. } = self.thresholds;
-        let total = self.total();
-        if total >= limit {
-            return 0;
-        }
-        let (total, setpoint, limit) = (total as i64, setpoint as i64, limit as i64);
-        let x = (setpoint - total) * ONE / (limit - setpoint).max(1);
-        let factor = (ONE + x * x / ONE * x / ONE).clamp(0, 2 * ONE);
-        // The device's own line, which is nearly flat for an only device: to 0 within eight seconds' worth of writing.
-        let span = 8 * self.bandwidth as i64;
-        let left = (setpoint + span - total).max(span / 4).max(1);
-        (i128::from(factor) * i128::from(left) / i128::from(span.max(1))) as u64
+        self.rate * self.thresholds.position(self.total(), self.bandwidth) / Thresholds::POSITION_ONE
     }
 
     fn pauses(&self) -> Pauses {
