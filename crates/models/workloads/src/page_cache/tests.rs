@@ -120,7 +120,7 @@ fn writers_are_paused_and_the_flusher_stops_at_its_threshold() {
     assert!((3662 + 410..3662 + 700).contains(&dirty), "{dirty}");
     assert_eq!(w.next(now), Next::Wait(first_pause));
     now = first_pause;
-    while now < Nanos::from_secs(60) {
+    while now < Nanos::from_secs(25) {
         match w.next(now) {
             Next::Pause(at) | Next::Wait(at) => now = at,
             other => panic!("{other:?}"),
