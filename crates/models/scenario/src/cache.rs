@@ -12,6 +12,9 @@ use crate::{Error, Host};
 /// Largest read-ahead window, KiB: 1 GiB.
 const READ_AHEAD_KB_MAX: u32 = 1 << 20;
 
+/// Longest times of write-back, 1/100 s: an hour.
+const CENTISECONDS_MAX: u32 = 360_000;
+
 /// Memory in bytes, at least a mebibyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize(pub u64);
@@ -73,6 +76,16 @@ impl Host {
                 let (size, memory) = (units::format_size(size), units::format_size(memory));
                 let reason = format!("{size} is more than the page cache's memory of {memory} (host.page_cache)");
                 return Err(Error::invalid(format!("host.{other}"), reason));
+            }
+        }
+        let centiseconds = [
+            ("dirty_expire_centisecs", self.dirty_expire_centisecs),
+            ("dirty_writeback_centisecs", self.dirty_writeback_centisecs),
+        ];
+        for (key, count) in centiseconds {
+            if let Some(count) = count.filter(|count| *count > CENTISECONDS_MAX) {
+                let reason = format!("{count} is not a number of 1/100 s from 0 to {CENTISECONDS_MAX} (an hour)");
+                return Err(Error::invalid(format!("host.{key}"), reason));
             }
         }
         if let Some(kib) = self.read_ahead_kb.filter(|kib| *kib > READ_AHEAD_KB_MAX) {

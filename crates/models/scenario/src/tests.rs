@@ -522,6 +522,7 @@ fn a_page_cache_has_a_size_and_thresholds() {
         ("dirty_ratio = 5\ndirty_bytes = \"1MiB\"", "host.dirty_ratio: host.dirty_bytes sets the same threshold"),
         ("dirty_bytes = \"9GiB\"", "host.dirty_bytes: 9GiB is more than the page cache's memory of 8GiB"),
         ("read_ahead_kb = 4000000", "host.read_ahead_kb: 4000000 is not a number of KiB"),
+        ("dirty_expire_centisecs = 360001", "host.dirty_expire_centisecs: 360001 is not a number of 1/100 s"),
         ("readahead = false", "unknown key `readahead`; did you mean `read_ahead_kb`?"),
         ("writeback_delay = 0", "unknown key `writeback_delay`; did you mean `dirty_expire_centisecs`?"),
     ] {

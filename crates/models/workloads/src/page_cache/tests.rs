@@ -236,6 +236,18 @@ fn files_take_turns() {
     assert_eq!(pages, 16 * MIB_PAGES, "two turns, and the threshold is reached");
 }
 
+/// Without looks for old files dirty pages stay, and the run ends.
+#[test]
+fn dirty_pages_stay_where_nobody_looks_for_old_ones() {
+    let c = PageCache::new(CacheSpec { interval: Nanos::ZERO, ..CacheSpec::new(1 << 30) }, 1 << 24);
+    let mut file = c.open(None);
+    file.write(0, 9, Nanos::ZERO);
+    let mut flusher = c.flusher();
+    assert!(matches!(flusher.next(Nanos::from_secs(60)), Next::Wait(_)));
+    file.close();
+    assert_eq!(flusher.next(Nanos::from_secs(60)), Next::Done);
+}
+
 #[test]
 fn fsync_writes_the_pages_of_its_file_itself() {
     let c = cache(1 << 30);
