@@ -16,8 +16,8 @@
 //! All methods but [`Controller::name`] have a default that lets everything pass.
 
 use crate::finished::Finished;
-use crate::scheduler::{Event, Handover, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable};
-use crate::{Context, Errno, Io, Ioprio, Nanos, RequestId, TaskId, TenantId};
+use crate::scheduler::{Event, Handover, Scheduler, Traits, Tunable, TunableError, set_tunable};
+use crate::{Config, Context, Errno, Io, Ioprio, Nanos, RequestId, TaskId, TenantId};
 
 /// Outcome for an I/O as it was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,16 +106,16 @@ pub trait Controller: Send {
     /// Its name, by which a block layer finds it: one controller of a name at most.
     fn name(&self) -> &'static str;
 
-    /// It joins the chain of a block layer with this set-up and a scheduler of these traits. `under_way`: I/Os in flight, by number of the
+    /// It joins the chain of a block layer of this configuration and with a scheduler of these traits. `under_way`: I/Os in flight, by number of the
     /// tenant: it will hear of their ends without having heard of their beginnings.
     fn attached(
         &mut self,
-        setup: &Setup,
+        config: &Config,
         traits: &Traits,
         under_way: &mut dyn Iterator<Item = u32>,
         ctx: &Context<'_>,
     ) {
-        let _ = (setup, traits, under_way, ctx);
+        let _ = (config, traits, under_way, ctx);
     }
 
     /// An I/O is about to be submitted: its priority may be changed, and nothing else (Linux: io.prio.class).

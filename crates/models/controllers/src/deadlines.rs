@@ -9,8 +9,8 @@
 //! profile of the device.
 
 use dumbwaiter_block::{
-    BioAnswer, BlockLayer, Context, ControlSetting, Controller, Effects, Errno, Event, Finished, Io, Nanos, Op, Scope,
-    Setup, TaskId, TenantId, Traits, Tunable,
+    BioAnswer, BlockLayer, Config, Context, ControlSetting, Controller, Effects, Errno, Event, Finished, Io, Nanos, Op,
+    Scope, TaskId, TenantId, Traits, Tunable,
 };
 
 /// The mean time between completions follows the last 16 or so.
@@ -141,7 +141,7 @@ impl Controller for Deadlines {
 
     fn attached(
         &mut self,
-        _setup: &Setup,
+        _config: &Config,
         _traits: &Traits,
         under_way: &mut dyn Iterator<Item = u32>,
         _ctx: &Context<'_>,
@@ -202,7 +202,7 @@ mod tests {
         let (requests, tenants) = (Requests::default(), Tenants::default());
         let at = |now| Context { now, requests: &requests, tenants: &tenants, busy: false };
         let mut deadlines = Deadlines::default();
-        deadlines.attached(&Setup::default(), &Traits::default(), &mut [8, 0].into_iter(), &at(Nanos::ZERO));
+        deadlines.attached(&Config::default(), &Traits::default(), &mut [8, 0].into_iter(), &at(Nanos::ZERO));
         let (busy, own) = (TenantId(0), TenantId(1));
         deadlines.set(Scope::Task(TaskId(1)), "deadline", 5_000_000, Nanos::ZERO);
         assert_eq!(deadlines.get(Scope::Task(TaskId(1)), "deadline"), Some(5_000_000));

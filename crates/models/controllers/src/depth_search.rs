@@ -5,7 +5,7 @@
 //! reference, so that a load that changes slowly favours neither. A binary search over a ladder of depths needs four trials.
 
 use dumbwaiter_block::{
-    Adjustment, BlockLayer, Context, Controller, Effects, Event, Finished, Io, Nanos, Op, SECTOR_BYTES, Scope, Setup,
+    Adjustment, BlockLayer, Config, Context, Controller, Effects, Event, Finished, Io, Nanos, Op, SECTOR_BYTES, Scope,
     State, TenantId, Traits,
 };
 
@@ -350,7 +350,7 @@ impl Controller for DepthSearch {
 
     fn attached(
         &mut self,
-        _setup: &Setup,
+        _config: &Config,
         _traits: &Traits,
         under_way: &mut dyn Iterator<Item = u32>,
         _ctx: &Context<'_>,

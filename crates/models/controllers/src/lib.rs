@@ -9,6 +9,7 @@
 //! | [`reservations`] | raises the weight of a tenant that gets fewer I/Os than are reserved for it |
 //! | [`depth_search`] | finds the smallest device depth that moves nearly as much as a deep one |
 //! | [`deadlines`] | refuses an I/O that would wait for longer than its task's deadline |
+//! | [`io_cost`] | shares the device by weight and modelled cost (Linux) |
 //! | [`wbt`] | keeps few buffered writes in the device while reads are slow (Linux) |
 //! | [`adaptive`] | exchanges the scheduler by what [`switching`] decides |
 #![forbid(unsafe_code)]
@@ -17,7 +18,9 @@ pub mod adaptive;
 mod adaptive_settings;
 pub mod deadlines;
 pub mod depth_search;
+pub mod io_cost;
 pub mod io_max;
+pub mod kernel_controls;
 pub mod kernel_timer;
 pub mod limits;
 pub mod prio_class;
@@ -30,6 +33,7 @@ pub mod wbt;
 pub use adaptive::Adaptive;
 pub use deadlines::{Deadlines, set_deadline};
 pub use depth_search::{DepthSearch, search_depth};
+pub use kernel_controls::{KernelControls, WbtTarget};
 pub use limits::Limits;
 pub use prio_class::{PrioClass, PrioClasses};
 pub use reservations::Reservations;

@@ -6,7 +6,7 @@
 //! I/Os of different classes do not merge.
 
 use dumbwaiter_block::{
-    Context, ControlSetting, Controller, Effects, Event, Io, IoClass, Ioprio, Nanos, Scope, Setup, TenantId, Traits,
+    Config, Context, ControlSetting, Controller, Effects, Event, Io, IoClass, Ioprio, Nanos, Scope, TenantId, Traits,
     Tunable,
 };
 
@@ -103,7 +103,7 @@ impl Controller for PrioClasses {
 
     fn attached(
         &mut self,
-        _setup: &Setup,
+        _config: &Config,
         traits: &Traits,
         _under_way: &mut dyn Iterator<Item = u32>,
         _ctx: &Context<'_>,

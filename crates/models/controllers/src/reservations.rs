@@ -4,7 +4,7 @@
 //! up for over the next half second, so that the rate is exact in the long run although a review counts few I/Os.
 
 use dumbwaiter_block::{
-    Adjustment, Context, ControlSetting, Controller, Effects, Event, Finished, Io, Nanos, Op, Scope, Setup, Tenant,
+    Adjustment, Config, Context, ControlSetting, Controller, Effects, Event, Finished, Io, Nanos, Op, Scope, Tenant,
     TenantId, Traits, Tunable,
 };
 
@@ -131,7 +131,7 @@ impl Controller for Reservations {
 
     fn attached(
         &mut self,
-        _setup: &Setup,
+        _config: &Config,
         _traits: &Traits,
         under_way: &mut dyn Iterator<Item = u32>,
         ctx: &Context<'_>,

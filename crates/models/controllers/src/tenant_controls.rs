@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{BlockLayer, Controller, Nanos, Scope, TenantId};
 
-use crate::{Limits, PrioClass, PrioClasses, Reservations, limits, prio_class, reservations};
+use crate::{Limits, PrioClass, PrioClasses, Reservations, io_cost, limits, prio_class, reservations};
 
 /// Limits, reservation and priority class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct TenantControls {
     pub limit_bytes: Option<u64>,
     /// Reads and writes in a second that it gets whatever others do.
     pub reservation_iops: Option<u64>,
+    /// Its share beside others where io.cost is enabled, 1 to 10000; `None`: its weight.
+    pub io_weight: Option<u32>,
     /// What becomes of the priorities of its I/Os.
     pub prio_class: PrioClass,
 }
@@ -23,11 +25,13 @@ pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId,
         (limits::NAME, "limit_iops", to.limit_iops),
         (limits::NAME, "limit_bytes", to.limit_bytes),
         (reservations::NAME, "reservation_iops", to.reservation_iops),
+        (io_cost::NAME, io_cost::WEIGHT, to.io_weight.map(u64::from)),
         (prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0)),
     ];
     for (controller, name, value) in settings {
         if layer.controller(controller).is_none() {
-            if value.is_none() {
+            // As in Linux, a weight has no effect unless io.cost is enabled.
+            if value.is_none() || controller == io_cost::NAME {
                 continue;
             }
             let new: Box<dyn Controller> = match controller {

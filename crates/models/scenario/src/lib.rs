@@ -9,6 +9,7 @@ mod change;
 mod completion;
 mod file;
 mod fio;
+mod kernel;
 pub mod library;
 pub mod load;
 mod names;
@@ -24,12 +25,14 @@ use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_controllers::TenantControls;
+pub use dumbwaiter_controllers::{KernelControls, WbtTarget, io_cost::Settings as IoCostSettings};
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
 pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use file::{TEXT_BYTES_MAX, read_text};
+pub use kernel::Kernel;
 pub use rows::Rows;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
@@ -102,6 +105,8 @@ pub struct Scenario {
     pub limit: Option<u64>,
     /// The host.
     pub host: Host,
+    /// Its kernel, as far as it stands before schedulers.
+    pub kernel: Kernel,
     /// As sysfs `nomerges`: 0 all merges, 1 simple merges only, 2 none.
     pub nomerges: u8,
     /// Interval of the time series.
@@ -250,6 +255,7 @@ impl Default for Scenario {
             seed: 1,
             limit: None,
             host: Host::default(),
+            kernel: Kernel::default(),
             nomerges: 0,
             series: Nanos::from_secs(1),
             changes: Vec::new(),

@@ -8,9 +8,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::file::check_text;
+use crate::kernel::{FileIo, FileKernel};
 use crate::task::Entry;
 use crate::value::{Bytes, Priority, Seed, Time, Weight};
-use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Task, Tenant, TenantChange};
+use crate::{Completion, Error, Host, Kernel, Scenario, SchedulerChange, SchedulerSpec, Task, Tenant, TenantChange};
 
 /// The file form of a scenario. Its fields are optional, so that [`Scenario::default`] has all defaults.
 #[derive(Deserialize)]
@@ -29,6 +30,8 @@ struct File {
     seed: Option<Seed>,
     limit: Option<u64>,
     host: Option<Host>,
+    kernel: Option<FileKernel>,
+    io: Option<FileIo>,
     nomerges: Option<u8>,
     series: Option<Time>,
     #[serde(default)]
@@ -50,6 +53,7 @@ struct FileTenant {
     limit_iops: Option<u64>,
     limit_bytes: Option<Bytes>,
     reservation_iops: Option<u64>,
+    io_weight: Option<Weight>,
     prio_class: Option<Class>,
     #[serde(default)]
     focus: bool,
@@ -106,6 +110,7 @@ impl FileTenant {
                 limit_iops: self.limit_iops,
                 limit_bytes: self.limit_bytes.map(|bytes| bytes.0),
                 reservation_iops: self.reservation_iops,
+                io_weight: self.io_weight.map(|weight| weight.0),
                 prio_class: self.prio_class.map_or(PrioClass::NoChange, |class| class.0),
             },
             focus: self.focus,
@@ -168,6 +173,7 @@ impl File {
             seed: self.seed.map_or(default.seed, |s| s.0),
             limit: self.limit,
             host: self.host.unwrap_or(default.host),
+            kernel: Kernel::of_file(self.kernel, self.io)?,
             nomerges: self.nomerges.unwrap_or(default.nomerges),
             series: self.series.map_or(default.series, |t| t.0),
             changes: self.change,

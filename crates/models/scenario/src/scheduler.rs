@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use dumbwaiter_controllers::KernelControls;
 use dumbwaiter_workloads::generate::Scalar;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,17 +17,21 @@ pub struct SchedulerSpec {
     pub variant: String,
     /// Values by tunable, with the names and units of sysfs.
     pub tunables: BTreeMap<String, String>,
+    /// The kernel's controllers that stand before it, where somebody asked for them.
+    pub controls: KernelControls,
 }
 
 impl SchedulerSpec {
     /// The scheduler with its defaults.
     pub fn named(name: &str) -> SchedulerSpec {
-        SchedulerSpec { name: name.to_string(), variant: String::new(), tunables: BTreeMap::new() }
+        let (variant, tunables, controls) = Default::default();
+        SchedulerSpec { name: name.to_string(), variant, tunables, controls }
     }
 
     /// Parses `mq-deadline` or `mq-deadline:fifo_batch=8,read_expire=100`; a word without `=` after the colon is a
-    /// version.
+    /// version. Controllers follow with `+`: `mq-deadline+wbt=off`.
     pub fn parse(text: &str) -> Result<SchedulerSpec, String> {
+        let (text, controls) = KernelControls::split(text);
         let (name, tunables) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let name = name.trim();
         if name.is_empty() || name.contains(['=', ',']) {
@@ -35,6 +40,7 @@ impl SchedulerSpec {
             ));
         }
         let mut spec = SchedulerSpec::named(name);
+        spec.controls = controls.map(KernelControls::parse).transpose()?.unwrap_or_default();
         for (i, pair) in tunables.into_iter().flat_map(|t| t.split(',')).enumerate() {
             if i == 0 && !pair.contains('=') && !pair.trim().is_empty() {
                 spec.variant = pair.trim().to_string();
@@ -56,7 +62,7 @@ impl SchedulerSpec {
     pub fn parse_list(text: &str) -> Result<Vec<SchedulerSpec>, String> {
         let mut texts: Vec<String> = Vec::new();
         for part in text.split(',') {
-            let tunable = part.find('=').is_some_and(|at| !part[..at].contains(':'));
+            let tunable = part.find('=').is_some_and(|at| !part[..at].contains([':', '+']));
             match texts.last_mut().filter(|_| tunable) {
                 Some(last) => *last += &format!(",{part}"),
                 None => texts.push(part.to_string()),
@@ -75,7 +81,8 @@ impl fmt::Display for SchedulerSpec {
         for (i, setting) in variant.into_iter().chain(settings).enumerate() {
             write!(f, "{}{setting}", if i == 0 { ':' } else { ',' })?;
         }
-        Ok(())
+        let controls = self.controls.text();
+        if controls.is_empty() { Ok(()) } else { write!(f, "+{controls}") }
     }
 }
 

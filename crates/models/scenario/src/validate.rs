@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::did_you_mean;
-use dumbwaiter_controllers::TenantControls;
+use dumbwaiter_controllers::{KernelControls, TenantControls};
 use dumbwaiter_text::units::format_time;
 
 use crate::{Error, Scenario, Task, Tenant, Work};
@@ -31,6 +31,10 @@ impl Scenario {
         for change in &self.changes {
             let place = format!("change at {}", format_time(change.at));
             known_scheduler(&change.scheduler.to_string()).map_err(|reason| Error::invalid(place.as_str(), reason))?;
+            if change.scheduler.controls != KernelControls::default() {
+                let reason = "the kernel's controllers stay when a scheduler is exchanged; name the scheduler alone";
+                return Err(Error::invalid(place.as_str(), reason));
+            }
             self.within(&place, "a change", change.at)?;
         }
         twice("change", self.changes.iter().map(|change| format_time(change.at)))?;
@@ -124,6 +128,8 @@ impl Scenario {
         let parents: BTreeSet<&str> = self.tenants.iter().filter_map(|t| t.parent.as_deref()).collect();
         let moves = self.tasks().flat_map(|(_, task)| &task.changes);
         let receivers: BTreeSet<&str> = moves.filter_map(|change| change.tenant.as_deref()).collect();
+        let mut stacks = self.schedulers.iter().map(|scheduler| scheduler.controls).chain([self.kernel.controls]);
+        let io_cost = stacks.any(|controls| controls.io_cost.is_some_and(|settings| settings.enabled));
         twice("tenants", self.tenants.iter().map(|t| t.name.clone()))?;
         for tenant in &self.tenants {
             let place = format!("tenant {:?}", tenant.name);
@@ -147,6 +153,15 @@ impl Scenario {
                 && reservation > limit
             {
                 return fail(format!("reservation_iops {reservation} is more than its limit_iops of {limit}"));
+            }
+            if tenant.controls.io_weight.is_some_and(|weight| !(1..=10_000).contains(&weight)) {
+                return fail("io_weight is not from 1 to 10000".to_owned());
+            }
+            if io_cost && !tenant.tasks.is_empty() && parents.contains(tenant.name.as_str()) {
+                return fail(
+                    "it has tasks and tenants in it: io.cost controls only the innermost groups; give its tasks a tenant of their own"
+                        .to_owned(),
+                );
             }
             if tenant.is_root() && tenant.controls != TenantControls::default() {
                 return fail(

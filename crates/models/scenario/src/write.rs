@@ -42,6 +42,12 @@ impl Serialize for Scenario {
         map.serialize_entry("nomerges", &self.nomerges)?;
         map.serialize_entry("series", &format_time(self.series))?;
         map.serialize_entry("host", &self.host)?;
+        if let Some(kernel) = self.kernel.file_kernel() {
+            map.serialize_entry("kernel", &kernel)?;
+        }
+        if let Some(io) = self.kernel.file_io() {
+            map.serialize_entry("io", &io)?;
+        }
         if !self.changes.is_empty() {
             map.serialize_entry("change", &self.changes)?;
         }
@@ -52,7 +58,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 11)?;
+        let mut tenant = serializer.serialize_struct("tenant", 12)?;
         tenant.serialize_field("name", &self.name)?;
         if self.is_root() {
             tenant.skip_field("weight")?;
@@ -71,10 +77,13 @@ impl Serialize for Tenant {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
         }
-        let TenantControls { limit_iops, limit_bytes, reservation_iops, prio_class } = self.controls;
-        for (key, value) in
-            [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)]
-        {
+        let TenantControls { limit_iops, limit_bytes, reservation_iops, io_weight, prio_class } = self.controls;
+        for (key, value) in [
+            ("limit_iops", limit_iops),
+            ("limit_bytes", limit_bytes),
+            ("reservation_iops", reservation_iops),
+            ("io_weight", io_weight.map(u64::from)),
+        ] {
             match value {
                 Some(value) => tenant.serialize_field(key, &value)?,
                 None => tenant.skip_field(key)?,

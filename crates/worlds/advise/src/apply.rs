@@ -1,6 +1,6 @@
 //! The commands that set a scheduler now and at every boot, and those that take it back, for a user with sudo.
 
-use dumbwaiter_scenario::SchedulerSpec;
+use dumbwaiter_scenario::{IoCostSettings as Settings, SchedulerSpec, WbtTarget};
 
 use crate::provenance::{DriveKind, Provenance};
 
@@ -100,16 +100,52 @@ pub fn commands_with(place: &TargetDrive, spec: &SchedulerSpec, attributes: &[At
     let tunables = spec.tunables.iter().filter(|(name, _)| *name != "kernel");
     settings.extend(tunables.map(|(name, value)| (format!("queue/iosched/{name}"), value.to_string())));
     settings.extend(attributes.iter().map(|a| (a.path.to_owned(), a.value.to_string())));
+    // After the scheduler, which may switch it off: what is written by hand stays.
+    let wbt = spec.controls.wbt.map(wbt_value);
+    settings.extend(wbt.clone().map(|value| (WBT.to_owned(), value)));
+    let io_cost: Vec<(&str, String)> = spec.controls.io_cost.iter().flat_map(io_cost_files).collect();
     let assigned: Vec<String> = settings.iter().map(|(path, value)| format!("ATTR{{{path}}}=\"{value}\"")).collect();
-    let udev_rule = format!("ACTION==\"add|change\", {}, {}", place.udev_match, assigned.join(", "));
+    let mut udev_rule = format!("ACTION==\"add|change\", {}, {}", place.udev_match, assigned.join(", "));
+    for (file, text) in &io_cost {
+        udev_rule += &format!(", RUN+=\"/bin/sh -c 'echo %M:%m {text} >{CGROUPS}/{file}'\"");
+    }
     let file = format!("/etc/udev/rules.d/60-io-scheduler-{}.rules", place.disk);
     let reload = "sudo udevadm control --reload".to_owned();
     let mut apply: Vec<String> = settings.iter().map(|(path, value)| set(value, path)).collect();
-    apply.extend([format!("echo '{udev_rule}' | sudo tee {file}"), reload.clone()]);
+    let of_disk = |text: &str, file: &str| format!("echo \"$(cat {disk}/dev) {text}\" | sudo tee {CGROUPS}/{file}");
+    apply.extend(io_cost.iter().map(|(file, text)| of_disk(text, file)));
+    apply.extend([format!("echo '{}' | sudo tee {file}", udev_rule.replace('\'', "'\\''")), reload.clone()]);
     let mut undo = vec![set(&place.previous, "queue/scheduler")];
+    // What Linux would have set by itself.
+    undo.extend(wbt.map(|_| set("-1", WBT)));
+    undo.extend(spec.controls.io_cost.map(|_| of_disk("enable=0 ctrl=auto", "io.cost.qos")));
     undo.extend(attributes.iter().filter_map(|a| Some(set(a.previous.as_deref()?, a.path))));
     undo.extend([format!("sudo rm {file}"), reload]);
     Commands { apply, undo, udev_rule }
+}
+
+/// The target of write-back throttling in sysfs.
+const WBT: &str = "queue/wbt_lat_usec";
+/// Where systemd mounts the control groups.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+fn wbt_value(target: WbtTarget) -> String {
+    match target {
+        WbtTarget::Default => "-1".to_owned(),
+        WbtTarget::Off => "0".to_owned(),
+        WbtTarget::Us(us) => us.to_string(),
+    }
+}
+
+/// The root group's files of io.cost and what is written to them after the number of the drive: the model first, as the other
+/// enables it.
+fn io_cost_files(settings: &Settings) -> Vec<(&'static str, String)> {
+    let model = settings.user_model.then(|| ("io.cost.model", settings.model_text()));
+    let qos = match settings.user_qos {
+        true => settings.qos_text(),
+        false => format!("enable={}", u8::from(settings.enabled)),
+    };
+    model.into_iter().chain([("io.cost.qos", qos)]).collect()
 }
 
 /// Whether a shell and udev read each part of the commands as the one word or match that it is meant to be.
@@ -160,6 +196,24 @@ mod tests {
         assert_eq!(found.undo[1], "echo 256 | sudo tee /sys/block/sda/queue/nr_requests");
         assert_eq!(found.undo[2], "sudo rm /etc/udev/rules.d/60-io-scheduler-sda.rules");
         assert_ne!(found.apply[3], commands(&place("sdb"), &spec, None).apply[2], "one disk's rule over another's");
+    }
+
+    #[test]
+    fn what_stands_before_the_scheduler_is_set_with_it_and_taken_back() {
+        let spec = SchedulerSpec::parse("mq-deadline+wbt=off").unwrap();
+        let found = commands(&place("sda"), &spec, None);
+        assert_eq!(found.apply[1], "echo 0 | sudo tee /sys/block/sda/queue/wbt_lat_usec");
+        assert!(found.udev_rule.ends_with("ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/wbt_lat_usec}=\"0\""));
+        assert_eq!(found.undo[1], "echo -1 | sudo tee /sys/block/sda/queue/wbt_lat_usec");
+        let spec = SchedulerSpec::parse("none+io.cost:qos=min=50 max=50").unwrap();
+        let found = commands(&place("nvme0n1"), &spec, None);
+        let qos = "enable=1 ctrl=user rpct=0.00 rlat=25000 wpct=0.00 wlat=25000 min=50.00 max=50.00";
+        let set = format!("echo \"$(cat /sys/block/nvme0n1/dev) {qos}\" | sudo tee /sys/fs/cgroup/io.cost.qos");
+        assert_eq!(found.apply[1], set);
+        let runs = format!("RUN+=\"/bin/sh -c 'echo %M:%m {qos} >/sys/fs/cgroup/io.cost.qos'\"");
+        assert!(found.udev_rule.ends_with(&runs), "{}", found.udev_rule);
+        assert!(found.apply[2].contains("-c '\\''echo %M:%m enable=1"), "{}", found.apply[2]);
+        assert!(found.undo[1].contains("enable=0 ctrl=auto\" | sudo tee /sys/fs/cgroup/io.cost.qos"));
     }
 
     #[test]

@@ -298,7 +298,7 @@ fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<()
 fn check(scenario: &Scenario, own_schedulers: &[String]) -> Result<(), ReadError> {
     let known_scheduler = |name: &str| match own_schedulers.iter().any(|own| own == name) {
         true => Ok(()),
-        false => Choice::parse(name).map(|_| ()).map_err(|e| e.to_string()),
+        false => Choice::parse_stack(name).map(|_| ()).map_err(|e| e.to_string()),
     };
     let known_device = |name: &str| match name.starts_with("/dev/") {
         true => Err(format!("{name} is a drive, not a model of one; to measure it: --on {name}")),

@@ -25,7 +25,7 @@ impl Engine<'_> {
     }
 
     fn run_load(&self, load: &Prepared, cell: &Cell, control: &Control) -> Result<CellResult, Error> {
-        let choice = Choice::parse(&cell.scheduler.to_string()).map_err(Error::refused)?;
+        let choice = Choice::parse_stack(&cell.scheduler.to_string()).map_err(Error::refused)?;
         let method = self.device.method(cell.completion).map_err(Error::refused)?;
         if let Some(settings) = self.device.settings().as_mut() {
             settings.set("scheduler", "none")?;
@@ -87,7 +87,7 @@ impl World for Engine<'_> {
         let Some(scenario) = cell.scenario() else {
             return Err(Refusal("a database runs under the kernel's schedulers only".into()));
         };
-        Choice::parse(&cell.scheduler.to_string()).map_err(|e| Refusal(e.to_string()))?;
+        Choice::parse_stack(&cell.scheduler.to_string()).map_err(|e| Refusal(e.to_string()))?;
         self.device.supports(scenario, cell.completion)
     }
 

@@ -175,6 +175,7 @@ pub(crate) fn start<'a>(
         device,
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
         recorder,
+        kernel: s.kernel_controls(choice.controls()),
         controls: load.controls,
         threads: load.threads,
         changes: load.changes,

@@ -45,7 +45,7 @@ impl Simulator {
         let text = scheduler.to_string();
         match self.own.get(&text) {
             Some((like, factory)) => Ok(Choice::own(&text, like, Arc::clone(factory))),
-            None => Choice::parse(&text),
+            None => Choice::parse_stack(&text),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod events;
 
+mod io_cost;
 mod io_max;
 mod score;
 mod wbt;
@@ -18,11 +19,17 @@ pub enum Recorded {
     Wbt,
     /// Limits of groups.
     IoMax,
+    /// Proportional sharing by modelled cost.
+    IoCost,
 }
 
 impl Recorded {
     /// The controller that a recording is of, by what its JSON says; `None` where it is of a scheduler.
     pub fn of(about: &serde_json::Value) -> Option<Recorded> {
+        // What sets io.cost is there even where nothing was set.
+        if about.get("in_force_at_the_end").is_some() && about.get("mono0_ns").is_some() {
+            return Some(Recorded::IoCost);
+        }
         match about.get("workload")?.as_str()? {
             "wbt" => Some(Recorded::Wbt),
             "io.max" => Some(Recorded::IoMax),
@@ -39,6 +46,7 @@ impl Recorded {
         match self {
             Recorded::Wbt => wbt::score(recording, explain),
             Recorded::IoMax => io_max::score(recording, explain),
+            Recorded::IoCost => io_cost::score(recording, explain),
         }
     }
 }

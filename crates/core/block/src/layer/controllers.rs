@@ -16,7 +16,7 @@ impl BlockLayer {
     pub(super) fn append(&mut self, now: Nanos, mut controller: Box<dyn Controller>, of_stack: bool) {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         let mut under_way = self.population.tenants.iter().map(|tenant| tenant.ios);
-        controller.attached(&self.config.setup, &self.traits, &mut under_way, &ctx);
+        controller.attached(&self.config, &self.traits, &mut under_way, &ctx);
         self.corridor.last_key += 1;
         self.corridor.links.push(Link { key: self.corridor.last_key, of_stack, controller });
     }

@@ -9,7 +9,7 @@ mod limits;
 mod throttle;
 
 use dumbwaiter_block::{
-    Context, ControlSetting, Controller, Effects, Event, Nanos, Op, RequestAnswer, RequestId, Scope, Setup, Traits,
+    Config, Context, ControlSetting, Controller, Effects, Event, Nanos, Op, RequestAnswer, RequestId, Scope, Traits,
     Tunable,
 };
 
@@ -71,12 +71,17 @@ pub struct Wbt {
     freed: Vec<RequestId>,
 }
 
+impl Default for Wbt {
+    fn default() -> Wbt {
+        Wbt::new()
+    }
+}
+
 impl Wbt {
-    /// As Linux sets it up for a device: on, with the default target. `volatile_cache`: the device has a write cache that
-    /// flushes empty.
-    pub fn new(volatile_cache: bool) -> Wbt {
+    /// As Linux sets it up for a device: on, with the default target.
+    pub fn new() -> Wbt {
         Wbt {
-            throttle: Throttle::new(Jiffies::default(), 1, volatile_cache),
+            throttle: Throttle::new(Jiffies::default(), 1, false),
             enabled: Enabled::OnByDefault,
             stored_us: None,
             rotational: false,
@@ -84,6 +89,13 @@ impl Wbt {
             requests: Vec::new(),
             freed: Vec::new(),
         }
+    }
+
+    /// As after this target was written to `queue/wbt_lat_usec`, µs; 0: off.
+    pub fn with_target_us(target_us: u64) -> Wbt {
+        let mut wbt = Wbt::new();
+        wbt.set(Scope::Device, LATENCY, target_us.into(), Nanos::ZERO);
+        wbt
     }
 
     /// The target in force, µs; 0: it is off.
@@ -149,15 +161,17 @@ impl Controller for Wbt {
     /// The depth is that of now: Linux does not follow later changes of `nr_requests`.
     fn attached(
         &mut self,
-        setup: &Setup,
+        config: &Config,
         traits: &Traits,
         _under_way: &mut dyn Iterator<Item = u32>,
         ctx: &Context<'_>,
     ) {
+        let setup = &config.setup;
         let depth = if traits.direct { setup.device_depth } else { setup.nr_requests };
         self.rotational = setup.rotational;
         self.device_depth = Some(setup.device_depth);
-        self.throttle = self.throttle.set_up(Jiffies { clock: setup.clock, offset: 0 }, depth, ctx.now);
+        let jiffies = Jiffies { clock: setup.clock, offset: 0 };
+        self.throttle = Throttle::set_up(jiffies, depth, config.volatile_cache, ctx.now);
         self.stored_us = self.stored_us.or(Some(self.default_us()));
         self.follow(traits, ctx.now);
         self.apply(ctx.now);

@@ -1,7 +1,7 @@
 //! What is observable of the throttle: windows, steps, who sleeps and who goes.
 
 use dumbwaiter_block::{
-    Context, Controller, Effects, Event, Flags, Nanos, Op, RequestId, Scope, Setup, TickClock, Traits,
+    Config, Context, Controller, Effects, Event, Flags, Nanos, Op, RequestId, Scope, Setup, TickClock, Traits,
 };
 
 use super::{Class, LATENCY, Throttle, Verdict, Wbt, class_of, limits};
@@ -214,13 +214,15 @@ fn shown(value: Option<i128>, rotational: bool, traits: Traits) -> Option<i128> 
 }
 
 fn attached(value: Option<i128>, rotational: bool, traits: Traits) -> Wbt {
-    let mut wbt = Wbt::new(true);
+    let mut wbt = Wbt::new();
     if let Some(value) = value {
         wbt.set(Scope::Device, LATENCY, value, Nanos::ZERO);
     }
     let (requests, tenants) = Default::default();
     let ctx = Context { now: Nanos::ZERO, requests: &requests, tenants: &tenants, busy: false };
-    wbt.attached(&Setup { rotational, ..Setup::default() }, &traits, &mut std::iter::empty(), &ctx);
+    let setup = Setup { rotational, ..Setup::default() };
+    let config = Config { setup, volatile_cache: true, ..Config::default() };
+    wbt.attached(&config, &traits, &mut std::iter::empty(), &ctx);
     wbt
 }
 

@@ -118,9 +118,9 @@ impl Throttle {
         }
     }
 
-    /// This throttle for a device that was just set up. Its first second counts as one in which a dirtier slept.
-    pub fn set_up(&self, jiffies: Jiffies, depth: u32, now: Nanos) -> Throttle {
-        let fresh = Throttle::new(jiffies, depth, self.volatile_cache);
+    /// A throttle of a device that was just set up. Its first second counts as one in which a dirtier slept.
+    pub fn set_up(jiffies: Jiffies, depth: u32, volatile_cache: bool, now: Nanos) -> Throttle {
+        let fresh = Throttle::new(jiffies, depth, volatile_cache);
         Throttle { waited: Some(jiffies.at(now)), ..fresh }
     }
 

@@ -26,7 +26,7 @@ impl Serial {
         let setup = Setup { nr_requests: 256, device_depth: 128, ..Setup::default() };
         let config = Config { setup, volatile_cache: true, ..Config::default() };
         let scheduler: Box<dyn Scheduler> = Box::new(Fifo::default());
-        let layer = BlockLayer::new(config, Stack { scheduler, controllers: vec![Box::new(Wbt::new(true))] }, tenants);
+        let layer = BlockLayer::new(config, Stack { scheduler, controllers: vec![Box::new(Wbt::new())] }, tenants);
         Serial { layer, now: Nanos::ZERO, queue: Default::default(), finished: Vec::new(), next: 0 }
     }
 
@@ -128,8 +128,7 @@ fn nobody_sleeps_for_ever_whatever_changes_under_way() {
             2 => device.layer.set_device_depth(device.now, 2 + round as u32),
             3 => device.layer.remove_controller(device.now, NAME),
             _ => {
-                let stack =
-                    Stack { scheduler: Box::new(Fifo::default()), controllers: vec![Box::new(Wbt::new(false))] };
+                let stack = Stack { scheduler: Box::new(Fifo::default()), controllers: vec![Box::new(Wbt::new())] };
                 device.layer.replace(device.now, stack, Handover::Live);
             }
         }

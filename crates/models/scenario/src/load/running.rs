@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use dumbwaiter_block::{BlockLayer, Io, Nanos, Stack, Task, TaskId, TenantId};
-use dumbwaiter_controllers::{TenantControls, set_deadline, set_tenant_controls};
+use dumbwaiter_controllers::{KernelControls, TenantControls, set_deadline, set_tenant_controls};
 use dumbwaiter_measure::Recorder;
 use dumbwaiter_workloads::{ApplicationOutcome, Next, Want};
 
@@ -62,9 +62,15 @@ impl RunningLoad {
         }
     }
 
-    /// Gives the block layer, at its start, the controllers of the load: those of tenants, and deadlines of the
+    /// Gives the block layer, at its start, the kernel's controllers and those of the load: those of tenants, and deadlines of the
     /// threads' first tasks.
-    pub fn set_controllers(&self, layer: &mut BlockLayer, controls: &[(TenantId, TenantControls)]) {
+    pub fn set_controllers(
+        &self,
+        layer: &mut BlockLayer,
+        kernel: KernelControls,
+        controls: &[(TenantId, TenantControls)],
+    ) {
+        kernel.add_to(layer, Nanos::ZERO);
         for (tenant, controls) in controls {
             set_tenant_controls(layer, Nanos::ZERO, *tenant, controls);
         }

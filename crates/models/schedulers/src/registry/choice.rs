@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dumbwaiter_block::{Scheduler, Setup, Stack, Tunable};
+use dumbwaiter_controllers::KernelControls;
 
 use super::entry::Entry;
 use super::error::ChoiceError;
@@ -18,6 +19,8 @@ pub struct Choice {
     /// Numbers, in the order in which they were given: some of them change others.
     numbers: Vec<(&'static str, i128)>,
     factory: Factory,
+    /// What stands before it.
+    controls: KernelControls,
     /// The text that was parsed.
     label: String,
 }
@@ -30,9 +33,38 @@ impl Choice {
     ///
     /// An unknown scheduler or setting, a value that the setting does not take, or a file that cannot be used.
     pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+        if let (scheduler, Some(controls)) = KernelControls::split(text) {
+            return Err(ChoiceError::Value {
+                scheduler: scheduler.trim().into(),
+                key: "+".into(),
+                value: controls.into(),
+                expected: "the scheduler alone: nothing stands before it here".into(),
+            });
+        }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let entry = find(name.trim()).ok_or_else(|| unknown_scheduler(name.trim()))?;
         Choice::of(entry, settings, text.trim())
+    }
+
+    /// As [`Choice::parse`], with the kernel's controllers that stand before the scheduler: `mq-deadline+wbt=off`,
+    /// `none+io.cost:qos=rlat=5000 min=50`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Choice::parse`], and of a controller that is unknown or a value that it does not take.
+    pub fn parse_stack(text: &str) -> Result<Choice, ChoiceError> {
+        let (scheduler, controls) = KernelControls::split(text);
+        let mut choice = Choice::parse(scheduler)?;
+        if let Some(controls) = controls {
+            choice.controls = KernelControls::parse(controls).map_err(ChoiceError::Controls)?;
+            choice.label = text.trim().to_owned();
+        }
+        Ok(choice)
+    }
+
+    /// The controllers that somebody asked for before this scheduler. Whoever builds the block layer adds them.
+    pub fn controls(&self) -> KernelControls {
+        self.controls
     }
 
     /// The scheduler of `entry` with settings such as `kernel=5.15,fifo_batch=8`. `label` names its results.
@@ -55,7 +87,9 @@ impl Choice {
         }
         chosen.look_up(candidate)?;
         let factory = (entry.make)(&chosen)?;
-        let mut choice = Choice { entry, settings: chosen, numbers: Vec::new(), factory, label: label.to_owned() };
+        let controls = KernelControls::default();
+        let mut choice =
+            Choice { entry, settings: chosen, numbers: Vec::new(), factory, controls, label: label.to_owned() };
         for (key, value) in numbers {
             choice.with(key, value)?;
         }
@@ -66,7 +100,8 @@ impl Choice {
     /// it the CPU time of `like`.
     pub fn own(name: &str, like: &'static Entry, factory: Factory) -> Choice {
         let settings = Settings::new(like.name, &[]);
-        Choice { entry: like, settings, numbers: Vec::new(), factory, label: name.to_owned() }
+        let controls = KernelControls::default();
+        Choice { entry: like, settings, numbers: Vec::new(), factory, controls, label: name.to_owned() }
     }
 
     /// Adds one setting. The label stays as it is.

@@ -33,6 +33,9 @@ pub enum ChoiceError {
         /// Names of all its settings.
         known: Vec<&'static str>,
     },
+    /// Controllers before the scheduler that are unknown, or a value that one does not take.
+    #[error("{0}")]
+    Controls(String),
     /// A value of the wrong type, out of range or unknown.
     #[error("scheduler `{scheduler}`: {key} = `{value}` is refused; expected {expected}")]
     Value {

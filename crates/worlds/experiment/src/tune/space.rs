@@ -31,7 +31,7 @@ pub(super) fn schedulers(
         }
     }
     for spec in &different {
-        Choice::parse(&spec.to_string()).map_err(|e| Failure::refused(format!("--scheduler: {e}")))?;
+        Choice::parse_stack(&spec.to_string()).map_err(|e| Failure::refused(format!("--scheduler: {e}")))?;
     }
     if different.is_empty() {
         let names = given.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use dumbwaiter_block::Setup;
+use dumbwaiter_controllers::KernelControls;
 use dumbwaiter_scenario::load::Load;
 use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
@@ -62,7 +63,10 @@ fn obstacle(s: &Scenario, options: &Options, choice: &Choice, load: &Load) -> Op
     // Kyber too has queues for each CPU, but what it counts and limits is the device's.
     if !(traits.per_queue && traits.direct) {
         Some("the scheduler has to see every request")
-    } else if !stack.controllers.is_empty() || s.has_controls() {
+    } else if !stack.controllers.is_empty()
+        || s.has_controls()
+        || s.kernel_controls(choice.controls()) != KernelControls::default()
+    {
         Some("a controller has to see every request")
     } else if options.verify.is_some() {
         Some("there is one table of what was written, to verify it")

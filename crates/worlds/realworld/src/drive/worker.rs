@@ -89,6 +89,7 @@ pub fn run(
         tenants: load.tenants.clone(),
         task_specs: load.task_specs.clone(),
         controls: Vec::new(),
+        kernel: Default::default(),
         threads,
         changes: own_changes(&load, worker.thread as u32),
         schedulers: Vec::new(),

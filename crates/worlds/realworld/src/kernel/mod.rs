@@ -4,7 +4,7 @@ mod groups;
 mod join;
 mod workers;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dumbwaiter_experiment::{
@@ -14,13 +14,16 @@ use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::{SCHEDULERS, Settings};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
-use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, WbtTarget};
 
 use crate::DeviceUnderTest;
 use crate::database::Database;
 use crate::error::{Doing, Error};
 use crate::lock::lock;
 use crate::worker::WorkerProgram;
+
+/// The target of write-back throttling, µs.
+const WBT: &str = "wbt_lat_usec";
 
 /// How the kernel's schedulers are used.
 #[derive(Clone, Debug)]
@@ -61,6 +64,8 @@ pub struct Kernel<'a> {
     /// Those that can be set.
     schedulers: Vec<String>,
     database: Database,
+    /// A stack changed write-back throttling.
+    wbt_set: AtomicBool,
     /// The load that was checked last, with the result.
     checked: Mutex<Option<CheckedLoad>>,
 }
@@ -100,6 +105,7 @@ impl Kernel<'_> {
             current_settings: own,
             schedulers,
             database: Database::new(device),
+            wbt_set: AtomicBool::new(false),
             checked: Mutex::default(),
         })
     }
@@ -121,6 +127,14 @@ impl Kernel<'_> {
         }
         if !spec.variant.is_empty() {
             return Err(Refusal(format!("{name}: `{spec}` is a variant of ours; the kernel has its own version only")));
+        }
+        if spec.controls.wbt.is_some() && self.queue.get(WBT).is_err() {
+            let why = "has no write-back throttling: its kernel lacks it, or it is a stacked device";
+            return Err(Refusal(format!("{name} {why}; leave wbt out of `{spec}`")));
+        }
+        if spec.controls.io_cost.is_some() {
+            let why = "io.cost is not set on a live kernel by this program";
+            return Err(Refusal(format!("{name}: `{spec}`: {why}; expected our engine (--via engine), or no io.cost")));
         }
         Ok(())
     }
@@ -162,6 +176,7 @@ impl Kernel<'_> {
         for (name, value) in &spec.tunables {
             settings.set(&format!("iosched/{name}"), value).doing(format!("scheduler `{spec}`"))?;
         }
+        self.set_wbt(settings, spec, scenario)?;
         if !self.options.keep_current {
             settings.set("nomerges", &scenario.nomerges.to_string())?;
         } else if spec.to_string() == self.current {
@@ -170,6 +185,31 @@ impl Kernel<'_> {
                     settings.set(name, value)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Sets write-back throttling as a stack or a scenario asks, and as Linux would by itself where another stack before changed it.
+    fn set_wbt(&self, settings: &mut Settings, spec: &SchedulerSpec, scenario: &Scenario) -> Result<(), Error> {
+        let asked = spec.controls.wbt.or(scenario.kernel.controls.wbt);
+        if asked.is_none() && !self.wbt_set.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.wbt_set.store(true, Ordering::Relaxed);
+        let value = match asked.unwrap_or_default() {
+            // By hand it would stay on under bfq, which Linux's default does not.
+            WbtTarget::Default if spec.name == "bfq" => "0".to_owned(),
+            WbtTarget::Default => "-1".to_owned(),
+            WbtTarget::Off => "0".to_owned(),
+            WbtTarget::Us(us) => us.to_string(),
+        };
+        let now = settings.set(WBT, &value)?;
+        if let WbtTarget::Us(us) = asked.unwrap_or_default()
+            && now != value
+        {
+            // A value that is stored already changes nothing, even where bfq keeps it off.
+            settings.set(WBT, &(us + 1).to_string())?;
+            settings.set(WBT, &value)?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use dumbwaiter_block::{BlockLayer, Config, Fault, Handover, Nanos, ServiceOracle, Stack, TaskId, TenantId, Tenants};
-use dumbwaiter_controllers::TenantControls;
+use dumbwaiter_controllers::{KernelControls, TenantControls};
 use dumbwaiter_devices::{Counters, Device};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::{Recorder, Unfinished};
@@ -95,6 +95,8 @@ pub struct RunParts<'a> {
     pub recorder: Recorder,
     /// What controllers do for the tenants.
     pub controls: Vec<(TenantId, TenantControls)>,
+    /// What the kernel puts before the scheduler.
+    pub kernel: KernelControls,
     /// The load.
     pub threads: Vec<Thread>,
     /// Scheduled changes, sorted by time.
@@ -132,7 +134,7 @@ impl<'a> Run<'a> {
             measured: Measurement { recorder: parts.recorder, limit: parts.limit, warm: None, period: None },
             control: parts.control,
         };
-        run.load.set_controllers(&mut run.disk.layer, &parts.controls);
+        run.load.set_controllers(&mut run.disk.layer, parts.kernel, &parts.controls);
         for at in run.load.change_times() {
             run.events.push(at, EventKind::Change);
         }

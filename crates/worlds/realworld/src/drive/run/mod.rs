@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{Config, Ledger, Nanos, Stack, Switches, TaskId, TenantId, Tenants};
-use dumbwaiter_controllers::TenantControls;
+use dumbwaiter_controllers::{KernelControls, TenantControls};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
@@ -40,6 +40,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) tenants: Tenants,
     pub(crate) task_specs: Vec<TaskSpec>,
     pub(crate) controls: Vec<(TenantId, TenantControls)>,
+    /// What the kernel would put before the scheduler.
+    pub(crate) kernel: KernelControls,
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's changes, in order.
@@ -143,7 +145,7 @@ impl<'a> Run<'a> {
             Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.stack, parts.tenants, disk_options)?;
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
         let load = RunningLoad::new(parts.threads, parts.changes, parts.limit.ios);
-        load.set_controllers(disk.layer_mut(), &parts.controls);
+        load.set_controllers(disk.layer_mut(), parts.kernel, &parts.controls);
         Ok(Run {
             notes: disk.notes().to_vec(),
             disk,

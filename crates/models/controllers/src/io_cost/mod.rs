@@ -1,0 +1,17 @@
+//! `io.cost`: Linux's proportional sharing by modelled cost (6.12 and 6.18, cgroup v2).
+
+mod controller;
+mod device;
+mod donation;
+mod groups;
+mod model;
+mod period;
+mod settings;
+
+pub use controller::{IoCost, NAME, WEIGHT};
+pub use device::{Answer, Asking, Device, Joined, Lent, Period, Trace};
+pub use model::{Coefficients, DeviceClass, Model, Qos, RATE_MAX_PPM, RATE_MIN_PPM, Rates, VTIME_PER_S, VTIME_PER_US};
+pub use settings::{SettingError, Settings};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! The kernel of a scenario: its release, and what it puts before a scheduler.
+
+use dumbwaiter_controllers::io_cost::Settings;
+use dumbwaiter_controllers::io_max::Release;
+use dumbwaiter_controllers::{KernelControls, WbtTarget};
+use dumbwaiter_workloads::generate::Mix;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Scenario, Work};
+
+/// The kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its release, where releases differ.
+    pub release: Release,
+    /// What it puts before schedulers that say nothing of their own.
+    pub controls: KernelControls,
+}
+
+impl Default for Kernel {
+    fn default() -> Kernel {
+        Kernel { release: Release::V6_12, controls: KernelControls::default() }
+    }
+}
+
+/// `[kernel]` of a file.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileKernel {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    release: Option<FileRelease>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wbt: Option<FileWbt>,
+}
+
+/// `[io]` of a file, as the kernel's files begin with `io.`.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileIo {
+    cost: FileCost,
+}
+
+/// `[io.cost]` of a file: texts as they are written to the kernel's files.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileCost {
+    #[serde(default = "yes")]
+    enable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    qos: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+struct FileRelease(Release);
+
+impl<'de> Deserialize<'de> for FileRelease {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FileRelease, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let known = || D::Error::custom(format!("release: {text:?}; expected \"6.12\" or \"6.18\""));
+        Release::of(&text).map(FileRelease).ok_or_else(known)
+    }
+}
+
+impl Serialize for FileRelease {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self.0 {
+            Release::V6_12 => "6.12",
+            Release::V6_18 => "6.18",
+        })
+    }
+}
+
+struct FileWbt(WbtTarget);
+
+impl<'de> Deserialize<'de> for FileWbt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FileWbt, D::Error> {
+        WbtTarget::parse(&String::deserialize(deserializer)?).map(FileWbt).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for FileWbt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.text())
+    }
+}
+
+impl Kernel {
+    /// Of the sections of a file.
+    pub(crate) fn of_file(kernel: Option<FileKernel>, io: Option<FileIo>) -> Result<Kernel, crate::Error> {
+        let kernel = kernel.unwrap_or_default();
+        let mut controls = KernelControls { wbt: kernel.wbt.map(|wbt| wbt.0), io_cost: None };
+        if let Some(FileIo { cost }) = io {
+            let fail = |key: &str, why: String| crate::Error::invalid(format!("io.cost.{key}"), why);
+            let mut settings = Settings::default();
+            if let Some(text) = &cost.model {
+                settings = settings.with_model(text).map_err(|why| fail("model", why.to_string()))?;
+            }
+            if let Some(text) = &cost.qos {
+                settings = settings.with_qos(text).map_err(|why| fail("qos", why.to_string()))?;
+            }
+            controls.io_cost = Some(Settings { enabled: cost.enable, ..settings });
+        }
+        Ok(Kernel { release: kernel.release.map_or(Kernel::default().release, |release| release.0), controls })
+    }
+
+    /// The section of a file, unless it is the default.
+    pub(crate) fn file_kernel(&self) -> Option<FileKernel> {
+        let release = Some(self.release).filter(|release| *release != Kernel::default().release).map(FileRelease);
+        let wbt = self.controls.wbt.map(FileWbt);
+        (release.is_some() || wbt.is_some()).then_some(FileKernel { release, wbt })
+    }
+
+    /// The section of a file, if io.cost was set.
+    pub(crate) fn file_io(&self) -> Option<FileIo> {
+        let settings = self.controls.io_cost?;
+        let after = |text: String, word: &str| text.split_once(word).map(|(_, rest)| rest.to_owned());
+        let model = settings.user_model.then(|| after(settings.model_text(), "model=linear ")).flatten();
+        let qos = settings.user_qos.then(|| after(settings.qos_text(), "ctrl=user ")).flatten();
+        Some(FileIo { cost: FileCost { enable: settings.enabled, model, qos } })
+    }
+}
+
+impl Scenario {
+    /// What stands before a scheduler: what it asks for itself, else what the scenario's kernel says, else what Linux does by
+    /// itself: write-back throttling with its default, wherever there is something that it throttles.
+    pub fn kernel_controls(&self, own: KernelControls) -> KernelControls {
+        let asked = own.or(self.kernel.controls);
+        let by_default = self.is_throttled().then_some(WbtTarget::Default);
+        KernelControls { wbt: asked.wbt.or(by_default), ..asked }
+    }
+
+    /// Is there I/O that write-back throttling counts: write-back, or discards?
+    fn is_throttled(&self) -> bool {
+        let discards = |work: &Work| matches!(work, Work::Job(job) if matches!(job.rw.mix, Mix::Trim | Mix::TrimWrite));
+        self.host.cache().is_some() || self.tasks().any(|(_, task)| discards(&task.work))
+    }
+}
