@@ -2,14 +2,11 @@
 //! to meet are those of recordings of Linux 6.12.117, from 0.5 s to 3.9 s. There a request alone took 1.04 ms: 1 ms in the device, and
 //! the loop device before it.
 
-use dumbwaiter_controllers::wbt::Wbt;
-use dumbwaiter_experiment::{BlockDevice, Control};
-use dumbwaiter_measure::{Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
-use dumbwaiter_scenario::load::{Prepared, RunLimit};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_sim::host::{Host, scheduler_cost};
-use dumbwaiter_sim::{Run, RunParts, host_profile};
+use dumbwaiter_sim::Prepared;
 
 const SERIAL: &str = r#"
 kind = "volume"
@@ -36,6 +33,7 @@ const WRITER: &str = r#"
 warmup = "500ms"
 duration = "3400ms"
 [host]
+profile = "free"
 page_cache = "1GiB"
 dirty_bytes = "48MiB"
 dirty_background_bytes = "16MiB"
@@ -53,59 +51,16 @@ fn reader(depth: u32) -> String {
     format!("[[task]]\nname = \"reader\"\nrw = \"randread\"\niodepth = {depth}\nsize = \"8GiB\"\noffset = \"16GiB\"\n")
 }
 
-/// Runs the writer with other tasks, with write-back throttling or without.
-fn run(tasks: &str, scheduler: &str, wbt: bool) -> RunResult {
+/// Runs the writer with other tasks.
+fn run(tasks: &str, stack: &str) -> RunResult {
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().join("serial.toml");
     std::fs::write(&device, SERIAL).unwrap();
     let scenario = Scenario::from_toml(&format!("{WRITER}{tasks}"), "test").unwrap();
     scenario.validate(&|_| Ok(()), &|_| Ok(())).unwrap();
     let model = dumbwaiter_devices::load(device.to_str().unwrap()).unwrap();
-    let facts = model.facts();
-    let device = BlockDevice {
-        depth: facts.depth,
-        used_depth: facts.depth,
-        cpus: 4,
-        hw_queues: 1,
-        max_sectors: facts.max_sectors,
-        rotational: false,
-        // As that of the recordings.
-        volatile_cache: true,
-        fua: facts.fua,
-        tasks_sleep: true,
-    };
-    let config = device.config(&scenario);
-    let mut stack = Choice::parse(scheduler).unwrap().build(config.setup);
-    if wbt {
-        stack.controllers.push(Box::new(Wbt::new(true)));
-    }
-    let load = Prepared::new(&scenario).unwrap().load(1, facts.capacity_sectors, 4).unwrap();
-    let recorder = Recorder::new(RecorderConfig {
-        warmup: scenario.warmup,
-        interval: scenario.series,
-        tenants: load.tenant_specs,
-        tasks: load.task_specs,
-    });
-    let control = Control::default();
-    let outcome = Run::new(RunParts {
-        config,
-        stack,
-        oracle: None,
-        tenants: load.tenants,
-        device: model.build(1),
-        host: Host::new(host_profile("free").unwrap(), scheduler_cost(scheduler), 4, true, false),
-        recorder,
-        controls: load.controls,
-        threads: load.threads,
-        changes: load.changes,
-        schedulers: Vec::new(),
-        limit: RunLimit::of(&scenario),
-        seed: 1,
-        control: &control,
-    })
-    .finish();
-    assert_eq!(outcome.layer.ledger().imbalance(), None);
-    outcome.recorder.finish(outcome.end, RunFacts::default())
+    let choice = Choice::parse_stack(stack).unwrap();
+    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run
 }
 
 /// Reads a second, their mean latency in ms, and what is written in MB/s.
@@ -123,13 +78,13 @@ fn assert_near(ours: [f64; 3], kernel: [f64; 3], tolerance: f64) {
 
 #[test]
 fn a_reader_waits_behind_a_buffered_writer_as_long_as_in_linux() {
-    assert_near(figures(&run("", "mq-deadline", false)), [0.0, 0.0, 63.0], 0.05);
-    assert_near(figures(&run(&reader(1), "mq-deadline", false)), [6.2, 150.0, 62.6], 0.15);
-    assert_near(figures(&run(&reader(1), "kyber", false)), [7.1, 135.0, 62.2], 0.15);
+    assert_near(figures(&run("", "mq-deadline+wbt=off")), [0.0, 0.0, 63.0], 0.05);
+    assert_near(figures(&run(&reader(1), "mq-deadline+wbt=off")), [6.2, 150.0, 62.6], 0.15);
+    assert_near(figures(&run(&reader(1), "kyber+wbt=off")), [7.1, 135.0, 62.2], 0.15);
 }
 
 /// Write-back throttling hears of the writer's pauses, so that it lets the flusher fill the limit and not a quarter of it.
 #[test]
 fn write_back_throttling_lets_the_reader_through_as_in_linux() {
-    assert_near(figures(&run(&reader(1), "mq-deadline", true)), [481.0, 2.05, 31.9], 0.15);
+    assert_near(figures(&run(&reader(1), "mq-deadline")), [481.0, 2.05, 31.9], 0.15);
 }
