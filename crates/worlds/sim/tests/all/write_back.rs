@@ -87,4 +87,7 @@ fn a_reader_waits_behind_a_buffered_writer_as_long_as_in_linux() {
 #[test]
 fn write_back_throttling_lets_the_reader_through_as_in_linux() {
     assert_near(figures(&run(&reader(1), "mq-deadline")), [481.0, 2.05, 31.9], 0.15);
+    assert_near(figures(&run(&reader(8), "none")), [869.0, 9.15, 7.1], 0.15);
+    // bfq switches it off, and looks after the reader itself.
+    assert_near(figures(&run(&reader(1), "bfq")), [915.0, 1.05, 2.7], 0.15);
 }
