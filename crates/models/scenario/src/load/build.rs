@@ -35,6 +35,13 @@ pub(crate) struct Host {
     pub(crate) has_cache: bool,
 }
 
+impl Host {
+    /// Most I/Os of a task of the page cache. Where it has to be shared out beforehand, as much as a buffered writer gets without.
+    fn cache_depth(self) -> u32 {
+        if self.has_cache { DEPTH } else { WRITEBACK_DEPTH }
+    }
+}
+
 /// The load of one run: tenants, tasks, threads and scheduled changes.
 pub struct Load {
     /// Tenants and tasks for the block layer.
@@ -184,7 +191,8 @@ impl<'a> Builder<'a> {
 
     fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {
         self.buffered |= !job.direct;
-        let thread = job_thread(job, context, self.cache.as_ref()).map_err(|cause| to.refused(cause))?;
+        let thread = job_thread(job, context, self.cache.as_ref(), self.host.cache_depth())
+            .map_err(|cause| to.refused(cause))?;
         self.add(to, name, thread);
         if job.io_submit_mode == SubmitMode::Inline {
             self.fio_threads.push(self.threads.len() - 1);
@@ -259,7 +267,7 @@ impl<'a> Builder<'a> {
         let stage = self.threads.iter().map(|t| t.stage).min().unwrap_or(0);
         let cpu = self.threads.len() as u16 % self.host.cpus;
         let (mode, workload) = (Mode::Kernel { batch: FLUSHER_BATCH }, cache.flusher());
-        let thread = Thread { workload, depth: DEPTH, mode, ..Thread::idle() };
+        let thread = Thread { workload, depth: self.host.cache_depth(), mode, ..Thread::idle() };
         self.threads.push(Thread { tenant, task, cpu, stage, background: true, ..thread });
     }
 
@@ -300,13 +308,18 @@ fn root_task_weight(ioprio: Ioprio) -> u32 {
 }
 
 /// The thread of one instance of a job.
-fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -> Result<Thread, BuildError> {
+fn job_thread(
+    job: &JobSpec,
+    context: BuildContext,
+    cache: Option<&PageCache>,
+    cache_depth: u32,
+) -> Result<Thread, BuildError> {
     let workload = job.build(context)?;
     Ok(match cache {
         Some(cache) if !job.direct => {
             let place = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
             let workload = cache.buffered(workload, place, advice(job));
-            Thread { workload, depth: DEPTH, mode: Mode::Each, ..Thread::idle() }
+            Thread { workload, depth: cache_depth, mode: Mode::Each, ..Thread::idle() }
         }
         _ => {
             let mode = match job.depth() {
