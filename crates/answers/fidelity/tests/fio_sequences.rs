@@ -47,7 +47,7 @@ fn sequence(job: &FioJob) -> Vec<Io> {
                 ios.push((want.sector, u64::from(want.sectors) * SECTOR_BYTES, want.op));
                 workload.completed(now, 0, Nanos::ZERO);
             }
-            Next::Wait(until) => now = until,
+            Next::Wait(until) | Next::Pause(until) => now = until,
             Next::Blocked | Next::Done => break,
         }
     }

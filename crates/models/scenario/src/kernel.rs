@@ -130,7 +130,12 @@ impl Scenario {
 
     /// Is there I/O that write-back throttling counts: write-back, or discards?
     fn is_throttled(&self) -> bool {
-        let discards = |work: &Work| matches!(work, Work::Job(job) if matches!(job.rw.mix, Mix::Trim | Mix::TrimWrite));
-        self.host.cache().is_some() || self.tasks().any(|(_, task)| discards(&task.work))
+        let is_counted = |work: &Work| match work {
+            Work::Job(job) if job.direct => matches!(job.rw.mix, Mix::Trim | Mix::TrimWrite),
+            Work::Job(job) => job.rw.mix != Mix::Read,
+            Work::App(app) => app.is_buffered(),
+            Work::Trace(_) | Work::Fio(_) => false,
+        };
+        self.tasks().any(|(_, task)| is_counted(&task.work))
     }
 }

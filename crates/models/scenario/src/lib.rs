@@ -130,16 +130,30 @@ pub struct Host {
     pub hw_queues: Option<u16>,
     /// Ticks per second of the kernel's coarse clock (HZ).
     pub hz: u32,
-    /// Memory of the page cache of buffered jobs, bytes. `None`: no page cache, and buffered writes go to the device
-    /// directly, with many outstanding.
+    /// Memory of the page cache of buffered jobs, bytes; `None` for [`Host::PAGE_CACHE_DEFAULT`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_cache: Option<CacheSize>,
-    /// Whether the page cache reads ahead.
-    #[serde(skip_serializing_if = "is_true")]
-    pub readahead: bool,
-    /// Age at which dirty pages are written back; `None` for 30 s.
+    /// Dirty data at which writers stop, percent of that memory; `None` for 20, unless `dirty_bytes` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub writeback_delay: Option<cache::Delay>,
+    pub dirty_ratio: Option<u32>,
+    /// The same in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_bytes: Option<CacheSize>,
+    /// Dirty data above which it is written in the background, percent; `None` for 10, unless `dirty_background_bytes` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_background_ratio: Option<u32>,
+    /// The same in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_background_bytes: Option<CacheSize>,
+    /// Age at which a file's dirty pages are written, 1/100 s; `None` for 3000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_expire_centisecs: Option<u32>,
+    /// Time between looks for such files, 1/100 s; `None` for 500, 0 for no looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_writeback_centisecs: Option<u32>,
+    /// Largest read-ahead window, KiB; `None` for 128, 0 for no read-ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_ahead_kb: Option<u32>,
     /// Written to sysfs `rotational` once the scheduler is attached; `None` leaves what the device says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,
@@ -147,10 +161,6 @@ pub struct Host {
     /// computed, as in Linux 6.12; `None`: they follow `nr_requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_requests_at_attach: Option<u32>,
-}
-
-fn is_true(value: &bool) -> bool {
-    *value
 }
 
 impl Default for Host {
@@ -161,8 +171,13 @@ impl Default for Host {
             hw_queues: None,
             hz: 250,
             page_cache: None,
-            readahead: true,
-            writeback_delay: None,
+            dirty_ratio: None,
+            dirty_bytes: None,
+            dirty_background_ratio: None,
+            dirty_background_bytes: None,
+            dirty_expire_centisecs: None,
+            dirty_writeback_centisecs: None,
+            read_ahead_kb: None,
             rotational: None,
             nr_requests_at_attach: None,
         }

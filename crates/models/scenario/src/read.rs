@@ -210,7 +210,7 @@ impl File {
 }
 
 /// Other names of a scenario's keys.
-const SYNONYMS: [(&str, &str); 12] = [
+const SYNONYMS: [(&str, &str); 14] = [
     ("drive", "devices"),
     ("disk", "devices"),
     ("elevator", "schedulers"),
@@ -223,6 +223,8 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("iodepth", "queue_depth"),
     ("depth", "queue_depth"),
     ("job", "task"),
+    ("readahead", "read_ahead_kb"),
+    ("writeback_delay", "dirty_expire_centisecs"),
 ];
 
 /// The parser's error, with the nearest name for an unknown one.

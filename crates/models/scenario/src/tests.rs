@@ -1,5 +1,6 @@
 use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_workloads::generate::BuildContext;
+use dumbwaiter_workloads::page_cache::{Amount, CacheSpec};
 use proptest::prelude::*;
 
 use super::*;
@@ -203,7 +204,7 @@ fn errors_show_the_line() {
     shows(
         "[host]\ncpu = 3\n",
         2,
-        "unknown key `cpu`; did you mean `cpus`? known: cpus, profile, hw_queues, hz, page_cache, readahead, writeback_delay, rotational, nr_requests_at_attach",
+        "unknown key `cpu`; did you mean `cpus`? known: cpus, profile, hw_queues, hz, page_cache, dirty_ratio, dirty_bytes, dirty_background_ratio, dirty_background_bytes, dirty_expire_centisecs, dirty_writeback_centisecs, read_ahead_kb, rotational, nr_requests_at_attach",
     );
     shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(
@@ -492,15 +493,42 @@ fn applications_are_tasks_by_name() {
 }
 
 #[test]
-fn a_page_cache_has_a_size_and_switches() {
-    let text = "duration = 1\n[host]\npage_cache = \"512MiB\"\nreadahead = false\nwriteback_delay = 0\n[[task]]\nname = \"a\"\nrw = \"read\"";
-    let scenario = Scenario::from_toml(text, "x").unwrap();
-    scenario.validate(&anything, &anything).unwrap();
-    let cache = scenario.host.cache().unwrap();
-    assert_eq!((cache.bytes, cache.readahead, cache.writeback_delay), (512 << 20, false, Nanos::ZERO));
-    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
-    assert!(refused(&text.replace("page_cache = \"512MiB\"", "")).contains("give its size"));
-    assert!(refused(&text.replace("512MiB", "4k")).contains("at least 1MiB"));
+fn a_page_cache_has_a_size_and_thresholds() {
+    let task = "[[task]]\nname = \"a\"\nrw = \"read\"";
+    let text = |keys: &str| format!("duration = 1\n[host]\n{keys}\n{task}");
+    let cache = |keys: &str| {
+        let scenario = Scenario::from_toml(&text(keys), "x").unwrap();
+        scenario.validate(&anything, &anything).unwrap();
+        assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
+        scenario.host.cache()
+    };
+    assert_eq!(cache(""), CacheSpec::new(8 << 30));
+    let all = "page_cache = \"512MiB\"\nread_ahead_kb = 0\ndirty_expire_centisecs = 100\ndirty_writeback_centisecs = 0\nhz = 1000\n\
+               dirty_ratio = 40\ndirty_background_bytes = \"16MiB\"";
+    let expected = CacheSpec {
+        bytes: 512 << 20,
+        read_ahead: 0,
+        dirty: Amount::Percent(40),
+        background: Amount::Bytes(16 << 20),
+        expire: Nanos::from_secs(1),
+        interval: Nanos::ZERO,
+        hz: 1000,
+    };
+    assert_eq!(cache(all), expected);
+    for (keys, reason) in [
+        ("page_cache = \"4k\"", "at least 1MiB"),
+        ("dirty_ratio = 0", "host.dirty_ratio: 0 is not a percentage"),
+        ("dirty_background_ratio = 101", "host.dirty_background_ratio: 101 is not a percentage"),
+        ("dirty_ratio = 5\ndirty_bytes = \"1MiB\"", "host.dirty_ratio: host.dirty_bytes sets the same threshold"),
+        ("dirty_bytes = \"9GiB\"", "host.dirty_bytes: 9GiB is more than the page cache's memory of 8GiB"),
+        ("read_ahead_kb = 4000000", "host.read_ahead_kb: 4000000 is not a number of KiB"),
+        ("dirty_expire_centisecs = 360001", "host.dirty_expire_centisecs: 360001 is not a number of 1/100 s"),
+        ("readahead = false", "unknown key `readahead`; did you mean `read_ahead_kb`?"),
+        ("writeback_delay = 0", "unknown key `writeback_delay`; did you mean `dirty_expire_centisecs`?"),
+    ] {
+        let error = refused(&text(keys));
+        assert!(error.contains(reason), "{keys}: {error}");
+    }
 }
 
 #[test]

@@ -103,12 +103,7 @@ impl Scenario {
                 format!("{} is not from 1 to 10000 (Linux has 100, 250, 300 or 1000)", self.host.hz),
             ));
         }
-        if self.host.page_cache.is_none() && (!self.host.readahead || self.host.writeback_delay.is_some()) {
-            return fail(
-                "host.page_cache",
-                "readahead and writeback_delay are settings of a page cache; give its size",
-            );
-        }
+        self.host.validate_cache()?;
         if self.nomerges > 2 {
             return Err(Error::invalid(
                 "nomerges",

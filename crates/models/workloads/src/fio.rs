@@ -275,8 +275,8 @@ impl Reader<'_> {
         let names: Vec<String> = jobs.iter().filter(cached).map(|job| format!("{:?}", job.name)).collect();
         let who = if names.len() == 1 { "job" } else { "jobs" };
         let text = format!(
-            "{who} {}: direct=0, but there is no page cache here: each I/O goes to the device as it is, without read-ahead; \
-             set direct=1 to say so",
+            "{who} {}: direct=0: in simulation its reads go through a page cache, with read-ahead, and what is in memory is not \
+             read again; set direct=1 to go past it",
             names.join(", ")
         );
         self.warn(first.line, text);

@@ -3,9 +3,10 @@
 //! A [`JobSpec`] describes a job; [`JobSpec::build`] builds the [`Workload`] of one of its instances for a device of
 //! known size. Options have the meaning of fio's manual. The differences are:
 //!
-//! - Addresses are on the block device; there is no file system and no page cache. `direct = false` reads reach the
-//!   device unchanged (no read-ahead). `direct = false` writes are write-back: flagged BACKGROUND instead of SYNC, and,
-//!   being asynchronous, [`WRITEBACK_DEPTH`] of them are outstanding with any engine.
+//! - Addresses are on the block device; there is no file system, and the [page cache](crate::page_cache) is not here but between
+//!   the workload and the device. Where there is none, `direct = false` reads are as others, and `direct = false` writes are
+//!   write-back: flagged BACKGROUND instead of SYNC, and, being asynchronous, [`WRITEBACK_DEPTH`] of them are outstanding with
+//!   any engine.
 //! - Defaults are those of a scenario, not of a fio job: direct, io_uring, the whole device, until the end of the run, and
 //!   rates that do not wait for completions (`io_submit_mode = "offload"`).
 //!   [`JobSpec::fio`] has fio's.

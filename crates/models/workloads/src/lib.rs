@@ -35,6 +35,8 @@ pub enum Next {
     Issue(Want),
     /// Nothing before this time: call again then.
     Wait(Nanos),
+    /// As `Wait`: the page cache lets the task sleep, which has written much ([`dumbwaiter_block::Event::WriterPaused`]).
+    Pause(Nanos),
     /// Nothing until one of its I/Os completes: call again then.
     Blocked,
     /// The workload has ended.

@@ -102,7 +102,7 @@ pub(crate) fn run(
     replicate: u32,
     control: &Control,
 ) -> Result<CellResult, Error> {
-    let Started { run, replays, tasks, tenants, seed, profile, cpus, .. } =
+    let Started { run, replays, tasks, tenants, seed, profile, cpus, notes, .. } =
         start(prepared, model, choice, completion, replicate, control)?;
     let s = prepared.scenario();
     let mut outcome = run.finish();
@@ -119,7 +119,7 @@ pub(crate) fn run(
     let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
     let mut run = result(model, choice, replicate, seed, energy, outcome, applications);
     run.same_load = prepared.is_recorded();
-    Ok(CellResult { skipped, cancelled, ..CellResult::of(run) })
+    Ok(CellResult { notes, skipped, cancelled, ..CellResult::of(run) })
 }
 
 /// A run that is set up, with what is needed beside it.
@@ -133,6 +133,7 @@ pub(crate) struct Started<'a> {
     seed: u64,
     profile: &'static host::Profile,
     cpus: u16,
+    notes: Vec<String>,
 }
 
 /// Sets up one run of a load.
@@ -183,7 +184,17 @@ pub(crate) fn start<'a>(
         seed: seed ^ CPU_SEED,
         control,
     });
-    Ok(Started { run, setup: config.setup, replays: load.replays, tasks, tenants, seed, profile, cpus })
+    Ok(Started {
+        run,
+        setup: config.setup,
+        replays: load.replays,
+        tasks,
+        tenants,
+        seed,
+        profile,
+        cpus,
+        notes: load.notes,
+    })
 }
 
 /// Separates the random numbers of the device from those of the workloads.

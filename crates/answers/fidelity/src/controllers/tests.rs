@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_workloads::page_cache::Thresholds;
+
 use super::*;
 use crate::score;
 
@@ -40,6 +42,36 @@ fn each_io_behind_io_max_goes_on_in_the_tick_of_the_kernel() {
         assert!(score.kinds.iter().all(|kind| kind.verdicts > 0), "{file}");
         assert_eq!(score.first_difference, None, "{file}");
     }
+}
+
+/// The factor by which the kernel multiplies a writer's base rate, at each of its checks: `dirty`, `limit`, `setpoint` in pages, rates in
+/// KiB/s. The base rate is near the bandwidth in these.
+#[test]
+fn writers_are_slowed_as_the_kernel_slows_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data/kernel-throttling");
+    let mut checks = 0;
+    for name in
+        ["mq-deadline-lat0-d1", "mq-deadline-lat2000-d1", "mq-deadline-lat75000-d1-6.18", "none-lat75000-defaults"]
+    {
+        let Ok(packed) = std::fs::File::open(folder.join(format!("{name}.csv.zst"))) else {
+            eprintln!("skipped: no shared data");
+            return;
+        };
+        let rows = std::io::read_to_string(zstd::Decoder::new(packed).unwrap()).unwrap();
+        for row in rows.lines().filter(|row| row.contains(",balance_dirty_pages,")) {
+            let figure = |key: &str| {
+                let (_, rest) = row.split_once(&format!(" {key}=")).or(row.split_once(&format!(",{key}="))).unwrap();
+                rest.split([' ', ',']).next().unwrap().parse::<u64>().unwrap()
+            };
+            let (limit, setpoint, base) = (figure("limit"), figure("setpoint"), figure("dirty_ratelimit"));
+            let thresholds = Thresholds { background: 0, freerun: 0, setpoint, limit };
+            let ours = thresholds.position(figure("dirty"), base / 4) as f64 / Thresholds::POSITION_ONE as f64;
+            let theirs = figure("task_ratelimit") as f64 / base as f64;
+            assert!((ours - theirs).abs() < 0.04, "{name}: {ours}, and the kernel's {theirs}: {row}");
+            checks += 1;
+        }
+    }
+    assert!(checks > 900, "{checks}");
 }
 
 /// Why a recording of io.max with this description and these rows is refused.

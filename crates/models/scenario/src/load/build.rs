@@ -8,11 +8,12 @@ use crate::{Scenario, Task, Work};
 use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
 use dumbwaiter_controllers::TenantControls;
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
+use dumbwaiter_text::units::format_size;
 use dumbwaiter_traces::Survey;
 use dumbwaiter_workloads::Workload;
 use dumbwaiter_workloads::applications::{App, AppContext, Component};
-use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec, SubmitMode};
-use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
+use dumbwaiter_workloads::generate::{Access, BuildContext, BuildError, JobSpec, SubmitMode, WRITEBACK_DEPTH};
+use dumbwaiter_workloads::page_cache::{Advice, DEPTH, PageCache};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::SplitMix64;
@@ -30,6 +31,15 @@ pub(crate) struct Host {
     /// Size of the device in sectors of 512 bytes.
     pub(crate) capacity_sectors: u64,
     pub(crate) cpus: u16,
+    /// Buffered jobs get a page cache also where the scenario names none.
+    pub(crate) has_cache: bool,
+}
+
+impl Host {
+    /// Most I/Os of a task of the page cache. Where it has to be shared out beforehand, as much as a buffered writer gets without.
+    fn cache_depth(self) -> u32 {
+        if self.has_cache { DEPTH } else { WRITEBACK_DEPTH }
+    }
 }
 
 /// The load of one run: tenants, tasks, threads and scheduled changes.
@@ -48,6 +58,8 @@ pub struct Load {
     pub changes: Vec<(Nanos, Change)>,
     /// The replays, which report skipped records at the end of the run.
     pub replays: Replays,
+    /// What the scenario left open, for the report.
+    pub notes: Vec<String>,
 }
 
 /// Builds the load of one run; `surveys` are those of the scenario's traces, by [`trace::survey_key`].
@@ -114,6 +126,9 @@ impl Instance<'_> {
     }
 }
 
+/// I/Os that the flusher has ready for the block layer before it looks again for what to write.
+const FLUSHER_BATCH: u32 = 8;
+
 /// Time between the starts of two processes of fio, ns (in most recordings of Linux 6.12 and 6.18).
 const FIO_START_GAPS: RangeInclusive<u64> = 300_000..=1_300_000;
 
@@ -133,6 +148,7 @@ struct Builder<'a> {
     fio_threads: Vec<usize>,
     changes: Vec<(Nanos, Change)>,
     replays: Replays,
+    notes: Vec<String>,
 }
 
 impl<'a> Builder<'a> {
@@ -148,7 +164,8 @@ impl<'a> Builder<'a> {
             host,
             controls: scenario.tenants.iter().map(|tenant| (ids[tenant.name.as_str()], tenant.controls)).collect(),
             ids,
-            cache: scenario.host.cache().map(|spec| PageCache::new(spec, host.capacity_sectors)),
+            cache: (host.has_cache || scenario.host.page_cache.is_some())
+                .then(|| PageCache::new(scenario.host.cache(), host.capacity_sectors)),
             buffered: false,
             tenants,
             tenant_specs,
@@ -157,6 +174,7 @@ impl<'a> Builder<'a> {
             fio_threads: Vec::new(),
             changes,
             replays: Replays::default(),
+            notes: Vec::new(),
         }
     }
 
@@ -173,7 +191,8 @@ impl<'a> Builder<'a> {
 
     fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {
         self.buffered |= !job.direct;
-        let thread = job_thread(job, context, self.cache.as_ref()).map_err(|cause| to.refused(cause))?;
+        let thread = job_thread(job, context, self.cache.as_ref(), self.host.cache_depth())
+            .map_err(|cause| to.refused(cause))?;
         self.add(to, name, thread);
         if job.io_submit_mode == SubmitMode::Inline {
             self.fio_threads.push(self.threads.len() - 1);
@@ -218,7 +237,21 @@ impl<'a> Builder<'a> {
 
     /// Adds the thread of write-back if a task is buffered. It belongs to the root group, unless there is one tenant only.
     fn add_flusher(&mut self) {
-        let Some(cache) = self.cache.take().filter(|_| self.buffered) else { return };
+        if !self.buffered {
+            return;
+        }
+        if self.scenario.host.page_cache.is_none() {
+            self.notes.push(match self.cache {
+                Some(_) => format!(
+                    "buffered jobs share a page cache of {}, as host.page_cache is not given",
+                    format_size(crate::Host::PAGE_CACHE_DEFAULT.0)
+                ),
+                None => format!(
+                    "there is no page cache: buffered writes go to the drive, up to {WRITEBACK_DEPTH} at a time, and buffered reads as they are"
+                ),
+            });
+        }
+        let Some(cache) = self.cache.take() else { return };
         let tenant = if self.tenant_specs.len() == 1 {
             TenantId(0)
         } else {
@@ -233,7 +266,8 @@ impl<'a> Builder<'a> {
         self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant });
         let stage = self.threads.iter().map(|t| t.stage).min().unwrap_or(0);
         let cpu = self.threads.len() as u16 % self.host.cpus;
-        let thread = own_thread(cache.flusher(), FLUSHER_DEPTH);
+        let (mode, workload) = (Mode::Kernel { batch: FLUSHER_BATCH }, cache.flusher());
+        let thread = Thread { workload, depth: self.host.cache_depth(), mode, ..Thread::idle() };
         self.threads.push(Thread { tenant, task, cpu, stage, background: true, ..thread });
     }
 
@@ -262,9 +296,9 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> Load {
         self.stagger_starts();
         self.weigh_root();
-        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, controls, .. } = self;
+        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, controls, notes, .. } = self;
         changes.sort_by_key(|(at, _)| *at);
-        Load { tenants, tenant_specs, task_specs, controls, threads, changes, replays }
+        Load { tenants, tenant_specs, task_specs, controls, threads, changes, replays, notes }
     }
 }
 
@@ -274,19 +308,24 @@ fn root_task_weight(ioprio: Ioprio) -> u32 {
 }
 
 /// The thread of one instance of a job.
-fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -> Result<Thread, BuildError> {
+fn job_thread(
+    job: &JobSpec,
+    context: BuildContext,
+    cache: Option<&PageCache>,
+    cache_depth: u32,
+) -> Result<Thread, BuildError> {
     let workload = job.build(context)?;
     Ok(match cache {
-        // One synchronous window and one read ahead; the flusher does the writes.
         Some(cache) if !job.direct => {
             let place = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
-            Thread { workload: cache.buffered(workload, place), depth: 2, mode: Mode::Each, ..Thread::idle() }
+            let workload = cache.buffered(workload, place, advice(job));
+            Thread { workload, depth: cache_depth, mode: Mode::Each, ..Thread::idle() }
         }
         _ => {
             let mode = match job.depth() {
                 1 => Mode::Each,
-                // The flusher submits what the job has written.
-                _ if job.writeback() => Mode::Kernel,
+                // As a flusher would submit it.
+                _ if job.writeback() => Mode::Kernel { batch: u32::MAX },
                 _ if job.ioengine.sleeps() => Mode::Aio { batch: job.batch() },
                 _ => Mode::Ring,
             };
@@ -295,9 +334,18 @@ fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -
     })
 }
 
+/// What fio says about the reads of its job.
+fn advice(job: &JobSpec) -> Advice {
+    match job.fio_job {
+        None => Advice::None,
+        Some(_) if job.rw.access == Access::Random => Advice::Random,
+        Some(_) => Advice::Sequential,
+    }
+}
+
 /// The thread of a workload that does its own I/O, not through the page cache.
 fn own_thread(workload: Box<dyn Workload>, depth: u32) -> Thread {
-    let mode = if depth > 1 { Mode::Kernel } else { Mode::Each };
+    let mode = if depth > 1 { Mode::Kernel { batch: u32::MAX } } else { Mode::Each };
     Thread { workload, depth, mode, closed: true, ..Thread::idle() }
 }
 
@@ -322,10 +370,13 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
 mod tests {
     use super::*;
 
+    fn mode_on(host: Host, scenario: &Scenario) -> Mode {
+        load(scenario, &BTreeMap::new(), host).unwrap_or_else(|e| panic!("{e}")).threads[0].mode
+    }
+
     fn mode(job: &str) -> Mode {
         let scenario = Scenario::from_toml(&format!("[[task]]\nname = \"a\"\n{job}"), "test").unwrap();
-        let host = Host { seed: 1, capacity_sectors: 1 << 30, cpus: 4 };
-        load(&scenario, &BTreeMap::new(), host).unwrap_or_else(|e| panic!("{e}")).threads[0].mode
+        mode_on(Host { seed: 1, capacity_sectors: 1 << 30, cpus: 4, has_cache: false }, &scenario)
     }
 
     #[test]
@@ -337,9 +388,26 @@ mod tests {
     }
 
     #[test]
-    fn buffered_writes_are_submitted_by_a_flusher_whatever_the_engine() {
+    fn buffered_writes_without_a_cache_are_submitted_as_by_a_flusher_whatever_the_engine() {
         for engine in ["io_uring", "libaio", "psync"] {
-            assert_eq!(mode(&format!("rw = \"write\"\ndirect = false\nioengine = \"{engine}\"")), Mode::Kernel);
+            let job = format!("rw = \"write\"\ndirect = false\nioengine = \"{engine}\"");
+            assert_eq!(mode(&job), Mode::Kernel { batch: u32::MAX });
         }
+    }
+
+    #[test]
+    fn buffered_jobs_get_a_page_cache_and_a_note_says_so() {
+        let text = |host: &str, direct| format!("{host}\n[[task]]\nname = \"a\"\nrw = \"write\"\ndirect = {direct}");
+        let host = Host { seed: 1, capacity_sectors: 1 << 30, cpus: 4, has_cache: true };
+        let of = |host, text: &str| load(&Scenario::from_toml(text, "test").unwrap(), &BTreeMap::new(), host).unwrap();
+        let default = of(host, &text("", false));
+        assert!(default.threads.len() == 2 && default.threads[1].background);
+        assert_eq!(default.notes, ["buffered jobs share a page cache of 8GiB, as host.page_cache is not given"]);
+        let given = of(host, &text("[host]\npage_cache = \"64MiB\"", false));
+        assert!(given.threads.len() == 2 && given.notes.is_empty());
+        let direct = of(host, &text("", true));
+        assert!(direct.threads.len() == 1 && direct.notes.is_empty());
+        let without = of(Host { has_cache: false, ..host }, &text("", false));
+        assert!(without.threads.len() == 1 && without.notes[0].contains("up to 128 at a time"));
     }
 }

@@ -154,11 +154,20 @@ impl Prepared {
         })
     }
 
-    /// The load of one run on a device of `capacity_sectors` (512 bytes each) and a host of `cpus`.
+    /// The load of one run on a device of `capacity_sectors` (512 bytes each) and a host of `cpus`. Buffered jobs share a page
+    /// cache.
     ///
     /// # Errors
     /// A job that does not fit the device, or a trace that cannot be opened again.
     pub fn load(&self, seed: u64, capacity_sectors: u64, cpus: u16) -> Result<Load, Error> {
-        build::load(&self.scenario, &self.surveys, Host { seed, capacity_sectors, cpus })
+        build::load(&self.scenario, &self.surveys, Host { seed, capacity_sectors, cpus, has_cache: true })
+    }
+
+    /// The same for threads that cannot share a page cache: there is one only if the scenario names it.
+    ///
+    /// # Errors
+    /// As [`Prepared::load`].
+    pub fn load_uncached(&self, seed: u64, capacity_sectors: u64, cpus: u16) -> Result<Load, Error> {
+        build::load(&self.scenario, &self.surveys, Host { seed, capacity_sectors, cpus, has_cache: false })
     }
 }

@@ -23,6 +23,8 @@ pub enum Step {
     },
     /// It submits nothing before this time: see [`RunningLoad::wakes`].
     Wake(Nanos),
+    /// As `Wake`, and the block layer is to hear of it: see [`dumbwaiter_block::Event::WriterPaused`].
+    Pause(Nanos),
     /// It submits nothing until one of its I/Os completes or a wake-up that is set already; it may have ended.
     Wait,
 }
@@ -183,6 +185,11 @@ impl RunningLoad {
                     if state.polled > now {
                         return state.wake(state.polled);
                     }
+                }
+                Next::Pause(until) => {
+                    state.polled = until;
+                    state.wake_at = state.wake_at.min(until);
+                    return Step::Pause(until);
                 }
                 Next::Wait(_) | Next::Done => {
                     state.done = true;

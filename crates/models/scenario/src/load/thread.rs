@@ -19,7 +19,10 @@ pub enum Mode {
     /// would have to go to worker threads of the ring.
     Ring,
     /// As [`Mode::Ring`], but the thread sleeps until each I/O has a request: a kernel thread such as that of write-back.
-    Kernel,
+    Kernel {
+        /// I/Os that it has ready at a time, at most.
+        batch: u32,
+    },
 }
 
 impl Mode {
@@ -32,8 +35,8 @@ impl Mode {
     pub fn batch(self) -> usize {
         match self {
             Mode::Each => 1,
-            Mode::Aio { batch } => batch.max(1) as usize,
-            Mode::Ring | Mode::Kernel => usize::MAX,
+            Mode::Aio { batch } | Mode::Kernel { batch } => batch.max(1) as usize,
+            Mode::Ring => usize::MAX,
         }
     }
 

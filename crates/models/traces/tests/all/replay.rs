@@ -72,7 +72,7 @@ fn run(mut workload: Replay, mut issued: impl FnMut(Nanos, &Want, usize)) -> (us
                 device.push_back((Nanos(free.0 + 100_000), want.task));
                 continue;
             }
-            Next::Wait(until) => {
+            Next::Wait(until) | Next::Pause(until) => {
                 assert!(until > now);
                 Some(until)
             }
@@ -156,7 +156,7 @@ proptest! {
                     replay.completed(Nanos(0), task, Nanos(1));
                 }
                 Next::Done => break,
-                Next::Wait(_) => prop_assert!(false, "a closed loop does not wait"),
+                Next::Wait(_) | Next::Pause(_) => prop_assert!(false, "a closed loop does not wait"),
             }
         }
         prop_assert_eq!(n, records.len());

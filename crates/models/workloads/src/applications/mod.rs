@@ -71,11 +71,11 @@ impl App {
             start_up.launch_after = self.launch_after();
             start_up.warmup = context.warmup;
             if self.log() {
-                let Some(cache) = context.cache.clone() else {
+                let Some(cache) = &context.cache else {
                     let reason = "its writes are buffered; give the host a page_cache".to_string();
                     return Err(BuildError { key: "log", reason });
                 };
-                start_up.log = Some(start_up::Log { file: cache.open(), cache, sector: start / SECTOR_BYTES });
+                start_up.log = Some(start_up::Log { file: cache.open(None), page: start / 4096 });
             }
             return own(Box::new(start_up), READ_AHEAD_DEPTH);
         }
@@ -222,7 +222,7 @@ mod tests {
                                 wants.push(want);
                                 w.completed(now, 0, Nanos::ZERO);
                             }
-                            Next::Wait(at) => now = at,
+                            Next::Wait(at) | Next::Pause(at) => now = at,
                             Next::Blocked | Next::Done => break,
                         }
                     }

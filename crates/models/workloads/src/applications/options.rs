@@ -289,6 +289,11 @@ impl App {
         self.log.unwrap_or(false)
     }
 
+    /// Whether any of its writes goes through the page cache.
+    pub fn is_buffered(&self) -> bool {
+        self.log() || matches!(self.name(), "5r5w-seq" | "5r5w-rand")
+    }
+
     pub(super) fn raw(&self) -> bool {
         self.raw.unwrap_or(false)
     }

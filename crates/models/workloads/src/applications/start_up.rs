@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::program::Step;
-use crate::page_cache::PageCache;
+use crate::page_cache::OpenFile;
 use crate::{ApplicationOutcome, Next, Want, Workload};
 
 /// Synchronous reads between computations of a paced program.
@@ -13,15 +13,12 @@ const THINK_TIME: Nanos = Nanos::from_ms(17);
 
 /// Four buffered writes of 4 KiB near the end; the program waits until the page cache accepts each.
 pub(super) struct Log {
-    pub(super) cache: PageCache,
-    pub(super) file: usize,
-    pub(super) sector: u64,
+    pub(super) file: OpenFile,
+    pub(super) page: u64,
 }
 
 /// Positions of the log writes, in reads before the end.
 const LOG_AT: [usize; 4] = [40, 30, 20, 10];
-/// Sleep of a program whose write is not accepted.
-const LOG_PAUSE: Nanos = Nanos::from_ms(10);
 
 enum Phase {
     /// Not started.
@@ -112,16 +109,12 @@ impl StartUp {
             }
             self.thinking = None;
         }
-        if let (Some(log), Some(at)) = (&self.log, LOG_AT.get(self.logged))
+        if let (Some(log), Some(at)) = (&mut self.log, LOG_AT.get(self.logged))
             && self.at + at >= self.steps.len()
         {
-            let sector = log.sector + 8 * self.logged as u64;
-            let want = Want { op: Op::Write, sector, sectors: 8, flags: Flags::NONE, ioprio: None, stream: 0, task: 0 };
-            if !log.cache.write(log.file, &want, now) {
-                return Some(Next::Wait(now + LOG_PAUSE));
-            }
-            self.logged += 1;
-            return self.go_on(now, launched);
+            let (written, pause) = log.file.write(log.page + self.logged as u64, 1, now);
+            self.logged += written as usize;
+            return pause.map(Next::Pause).or_else(|| self.go_on(now, launched));
         }
         let Some(step) = self.steps.get(self.at) else {
             self.started.push(now.since(launched));
@@ -168,8 +161,8 @@ impl Workload for StartUp {
     }
 
     fn stopped(&mut self) {
-        if let Some(log) = &self.log {
-            log.cache.close(log.file);
+        if let Some(log) = &mut self.log {
+            log.file.close();
         }
     }
 

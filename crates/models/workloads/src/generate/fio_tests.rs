@@ -20,7 +20,7 @@ fn sequence(file: &FioFile, name: &str, replicate: u64, count: usize) -> String 
         let want = loop {
             match workload.next(now) {
                 Next::Issue(want) => break want,
-                Next::Wait(until) => now = until,
+                Next::Wait(until) | Next::Pause(until) => now = until,
                 Next::Blocked | Next::Done => return lines,
             }
         };

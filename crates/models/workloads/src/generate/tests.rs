@@ -34,7 +34,7 @@ fn run(spec: &JobSpec, context: BuildContext, service: Nanos, most: usize) -> Ve
                 continue;
             }
             Next::Done => break,
-            Next::Wait(until) => {
+            Next::Wait(until) | Next::Pause(until) => {
                 assert!(until > now, "waits for the past");
                 until
             }

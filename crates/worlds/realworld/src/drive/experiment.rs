@@ -76,7 +76,11 @@ pub fn run(
     }
     let (seed, config) = (s.seed.wrapping_add(u64::from(replicate)), config(s, target));
     let support = target.check(completion)?;
-    let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
+    let mut load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
+    // Here the flusher does not sleep for a tag.
+    for flusher in load.threads.iter_mut().filter(|thread| thread.background) {
+        flusher.depth = flusher.depth.min(config.setup.nr_requests.max(1));
+    }
     let (assignments, note) = partition(s, options, choice, config.setup, &load);
     let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
     let recorder = recorder(s, tenant_specs, task_specs);
@@ -118,7 +122,7 @@ pub fn run(
     let verified = outcome.verifier.as_ref().map(|verifier| verifier.found.clone());
     let mut notes = std::mem::take(&mut outcome.notes);
     let method = (completion != CompletionMode::Interrupt).then(|| described(completion, support, options.sqpoll));
-    notes.extend(note.into_iter().chain(method));
+    notes.extend(load.notes.into_iter().chain(note).chain(method));
     Ok(DriveRun {
         skipped,
         cancelled: outcome.cancelled,

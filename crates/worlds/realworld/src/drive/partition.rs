@@ -56,7 +56,7 @@ fn obstacle(s: &Scenario, options: &Options, choice: &Choice, load: &Load) -> Op
     let traits = stack.scheduler.traits();
     let common = |work: &Work| match work {
         Work::App(_) => true,
-        Work::Job(job) => !job.direct && s.host.cache().is_some(),
+        Work::Job(job) => !job.direct,
         Work::Trace(_) | Work::Fio(_) => false,
     };
     // Kyber too has queues for each CPU, but what it counts and limits is the device's.

@@ -72,7 +72,7 @@ pub fn run(
     let seed = s.seed.wrapping_add(u64::from(worker.replicate));
     let support = target.check(worker.completion)?;
     let config = experiment::config(s, target);
-    let mut load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
+    let mut load = prepared.load_uncached(seed, target.sectors(), config.setup.cpus)?;
     let threads: Vec<_> = std::mem::take(&mut load.threads).into_iter().skip(worker.thread).take(1).collect();
     let depth = threads.iter().map(|t| t.depth).sum::<u32>().clamp(1, config.setup.device_depth.max(1));
     // The kernel merges and schedules; here everything goes straight on.

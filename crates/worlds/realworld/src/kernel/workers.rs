@@ -136,12 +136,19 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             release.trim()
         ));
     }
-    let loaded = load.load(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
+    let loaded = load.load_uncached(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
     let threads = loaded.threads.len();
     if threads > WORKERS_MAX {
         return Err(format!(
             "{threads} threads of I/O: each is a process under the kernel's schedulers; expected at most {WORKERS_MAX}"
         ));
+    }
+    if loaded.threads.iter().any(|thread| thread.background) {
+        return Err(
+            "host.page_cache: the threads are processes under the kernel's schedulers and share no page cache of ours; expected our \
+             engine (--via engine), or no page_cache"
+                .to_owned(),
+        );
     }
     if loaded.threads.iter().any(|t| t.stage != loaded.threads[0].stage) {
         return Err(
@@ -180,8 +187,8 @@ pub(super) fn run(
     // Held for the whole run, so that no other program takes the device between two workers.
     let target = Target::open(device.path(), device.disk_options())?;
     let seed = scenario.seed.wrapping_add(u64::from(cell.replicate));
-    let load = prepared.load(seed, target.sectors(), cpus())?;
-    let mut notes = Vec::new();
+    let mut load = prepared.load_uncached(seed, target.sectors(), cpus())?;
+    let mut notes = std::mem::take(&mut load.notes);
     let folder =
         TemporaryFolder::inside(&folder_off(device.path())).doing("no folder for the logs of completed I/Os")?;
     let groups = TenantGroups::new(&load, &mut notes)?;

@@ -243,7 +243,7 @@ impl<'a> ClientLoad<'a> {
             loop {
                 match self.load.next(thread, self.now) {
                     Step::Submit { want, due } => self.ask(thread, &want, due)?,
-                    Step::Wake(at) => {
+                    Step::Wake(at) | Step::Pause(at) => {
                         self.wakes.wake(thread, at);
                         break;
                     }

@@ -91,7 +91,8 @@ impl Served<'_> {
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16);
         let sectors =
             self.sectors(&cell.device).ok_or_else(|| Error::refused("the size of the device is not known"))?;
-        let load = prepared.load(seed, sectors, cpus)?;
+        let mut load = prepared.load_uncached(seed, sectors, cpus)?;
+        let mut notes = std::mem::take(&mut load.notes);
         if let Some(thread) = load.threads.iter().find(|thread| thread.ioprio != Ioprio::DEFAULT) {
             let name = load.task_specs.get(thread.task.0 as usize).map_or("", |spec| spec.name.as_str());
             return Err(Error::refused(no_priorities(name)));
@@ -133,7 +134,7 @@ impl Served<'_> {
         let mut result = ended.result(device, cell, seed, prepared.is_recorded(), &disk)?;
         let measured = (result.duration_s * 1e9) as u64;
         stamp(&mut result, unix_ns().saturating_sub(measured).max(before));
-        let mut notes: Vec<String> = crate::lock::lock(&said).drain(..).collect();
+        notes.append(&mut crate::lock::lock(&said));
         notes.extend(ended.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", grouped(*n))));
         let Ended { skipped, cancelled, failure, .. } = ended;
         let failure = failure.filter(|_| !self.keep_going() && !cancelled).map(Failure::device);

@@ -32,6 +32,12 @@ pub(super) fn pump(run: &mut Run<'_>, thread: u32) {
                 run.events.push(at, EventKind::Wake(thread));
                 break;
             }
+            Step::Pause(at) => {
+                run.events.push(at, EventKind::Wake(thread));
+                run.disk.layer.event(run.now, Event::WriterPaused);
+                serve(run);
+                break;
+            }
             Step::Wait => break,
         }
     }

@@ -12,3 +12,4 @@ mod rejection;
 mod sleeping;
 mod tune;
 mod whole_runs;
+mod write_back;

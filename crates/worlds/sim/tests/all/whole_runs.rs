@@ -189,16 +189,17 @@ fn what_starves_is_still_seen_at_the_end() {
     assert!(far.max > 3e6 && !far.is_known(0.99), "{far:?}");
 }
 
-/// The flusher sleeps for a tag most of the time, in a batch of 128: its writes count when the device completes them.
+/// The flusher sleeps for a tag most of the time, in a batch: its writes count when the device completes them.
 #[test]
 fn write_back_that_waits_for_tags_is_counted_when_the_device_has_it() {
     let result = run(
-        "duration = \"2s\"\n[[task]]\nname = \"writer\"\nrw = \"randwrite\"\ndirect = false\n\
+        "duration = \"2s\"\n[host]\npage_cache = \"64MiB\"\n[[task]]\nname = \"writer\"\nrw = \"randwrite\"\ndirect = false\n\
          [[task]]\nname = \"reader\"\nrw = \"randread\"\niodepth = 4",
         "hdd:st1000dm003?ncq_depth=1&cache=off",
         "none",
     );
-    let [writer, reader] = ["writer", "reader"].map(|name| result.tasks.iter().find(|t| t.name == name).unwrap().count);
+    let [writer, reader] =
+        ["flusher", "reader"].map(|name| result.tasks.iter().find(|t| t.name == name).unwrap().count);
     // Five wait for one tag in turn, one of them the flusher.
     assert!(writer * 5 > reader, "{writer} writes beside {reader} reads");
 }

@@ -35,6 +35,11 @@ impl Run<'_> {
                     self.wakes.wake(thread, at);
                     break;
                 }
+                Step::Pause(at) => {
+                    self.wakes.wake(thread, at);
+                    self.disk.layer_mut().event(self.now, Event::WriterPaused);
+                    break;
+                }
                 Step::Wait => break,
             }
         }
