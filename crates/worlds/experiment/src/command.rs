@@ -66,7 +66,7 @@ pub(crate) fn with_option(command: &str, name: &str, value: &str) -> String {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -1,7 +1,9 @@
 //! How much of a trace a comparison leaves out: said first, and refused where it is much.
 
+use dumbwaiter_block::SECTOR_BYTES;
 use dumbwaiter_measure::grouped;
 use dumbwaiter_scenario::load::{LeftOut, Prepared};
+use dumbwaiter_scenario::{Scenario, Task, Work};
 
 use crate::{About, Control, Failure, World};
 
@@ -24,6 +26,7 @@ pub(crate) fn check(
     let mut notes = Vec::new();
     for device in devices {
         let Some(capacity) = world.capacity_sectors(device) else { continue };
+        notes.extend(cut(load.scenario(), device, capacity));
         for left_out in load.left_out(capacity, &|| control.cancelled())? {
             let what = description(&left_out, device, capacity);
             if left_out.share() > LEFT_OUT_SHARE_MAX && !left_out.asked_for {
@@ -33,6 +36,22 @@ pub(crate) fn check(
         }
     }
     Ok(notes)
+}
+
+/// Remarks on jobs of fio whose size is beyond the device: their I/O stays inside, as fio's does.
+fn cut(scenario: &Scenario, device: &str, capacity_sectors: u64) -> Vec<String> {
+    let gib = |sectors: u64| sectors as f64 / f64::from(2 << 20);
+    let beyond = |(_, task): (_, &Task)| match &task.work {
+        Work::Job(job) => job.cut_at(capacity_sectors * SECTOR_BYTES).map(|bytes| (task.name.clone(), bytes)),
+        _ => None,
+    };
+    let text = |(name, bytes): (String, u64)| {
+        let (size, room) = (gib(bytes / SECTOR_BYTES), gib(capacity_sectors));
+        format!(
+            "job {name:?}: its size of {size:.1} GiB ends beyond {device} ({room:.1} GiB): its I/O stays on the device"
+        )
+    };
+    scenario.tasks().filter_map(beyond).map(text).collect()
 }
 
 /// Such as `t.csv: 6,945 of 6,999 records (99.2 %) are left out on ull:optane-900p: 6,945 lie beyond its end (260 GiB)`.
