@@ -182,10 +182,13 @@ pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
     lines
 }
 
-/// Whether a line is a header of column names or a `#` comment: printable, and no field starts with a digit.
+/// Whether a line is a header of column names, a `#` comment or what bpftrace says first: printable, and no field starts with a
+/// digit.
 pub(crate) fn header(line: &[u8]) -> bool {
     let printable = line.iter().all(|b| (b' '..=b'~').contains(b) || *b == b'\t');
     let mut fields = line.split(|b| matches!(b, b',' | b';' | b'\t' | b' ' | b'|')).filter(|f| !f.is_empty());
     printable
-        && (line.starts_with(b"#") || fields.all(|f| f[0].is_ascii_alphabetic() || matches!(f[0], b'_' | b'"' | b'(')))
+        && (line.starts_with(b"#")
+            || line.starts_with(b"Attaching ")
+            || fields.all(|f| f[0].is_ascii_alphabetic() || matches!(f[0], b'_' | b'"' | b'(')))
 }

@@ -69,7 +69,9 @@ fn kept(format: Format, r: &Record, several: bool) -> Record {
             (k.flags, k.task, k.wait, k.latency) = (r.flags, r.task, r.wait, r.latency);
         }
         Format::Fiu => k.task = r.task,
-        Format::Msr | Format::TencentCut | Format::Heimdall | Format::DisksimValid => k.latency = r.latency,
+        Format::Msr | Format::Systor | Format::TencentCut | Format::Heimdall | Format::DisksimValid => {
+            k.latency = r.latency
+        }
         Format::HpCsv => {
             (k.wait, k.latency) = (r.wait, r.latency);
             k.flags = if r.flags.has(Flags::SYNC) { Flags::SYNC } else { Flags::NONE };
