@@ -124,6 +124,10 @@ impl Source for EarlyFirst {
         }
     }
 
+    fn example(&self) -> Option<String> {
+        self.rest.example()
+    }
+
     fn skipped(&self) -> Counts {
         let mut all = self.rest.skipped();
         all.merge(&self.skipped);

@@ -10,6 +10,7 @@ mod columns;
 mod detect;
 mod error;
 mod etw;
+mod filter;
 mod footprint;
 mod format;
 mod ftrace;
@@ -36,6 +37,7 @@ mod write;
 
 pub use columns::{COLUMN_NAMES, Columns};
 pub use error::Error;
+pub use filter::Filter;
 pub use format::Format;
 pub use reader::{Options, SORT_WINDOW, TraceReader, open, open_reader};
 pub use record::{Arrival, Known, NAMED, Record, Skipped};

@@ -15,7 +15,7 @@ use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::record::{Arrival, Counts, Event, Known, Record, Skipped};
 use super::summaries;
 use super::table::{self, ASSUMED_BYTES, SECTORS_MAX, TOO_LONG};
-use super::text::{Opening, Source, first_lines};
+use super::text::{Named, Opening, Source, first_lines};
 use super::window::{Pairer, Sorter};
 
 /// Sort window of nearly sorted formats (blkparse, blktrace), in events.
@@ -316,6 +316,21 @@ impl TraceReader {
         self.sources.iter().for_each(|s| all.merge(&s.skipped()));
         all.merge(&self.skipped);
         all.report()
+    }
+
+    /// The number of the device that the trace so far calls by this name.
+    pub fn device_named(&self, name: &[u8]) -> Option<u32> {
+        self.sources.iter().find_map(|source| source.named(Named::Device, name))
+    }
+
+    /// The number of the process that the trace so far calls by this name.
+    pub fn task_named(&self, name: &[u8]) -> Option<u32> {
+        self.sources.iter().find_map(|source| source.named(Named::Task, name))
+    }
+
+    /// The first line so far that was left out although it may be a request, and why.
+    pub fn example(&self) -> Option<String> {
+        self.sources.iter().find_map(|source| source.example())
     }
 
     /// Records changed so far, by reason: times that went backwards, ranges widened to whole sectors.

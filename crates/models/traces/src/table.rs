@@ -12,7 +12,7 @@ use super::number;
 use super::operation::{op, op_text};
 use super::record::{Arrival, Counts, Event, NAMED, Record, Span};
 use super::record_writer::{Expressible, Lost, NO_WORD, RecordWriter, Writing};
-use super::text::{Fault, Line, LineParser, Opened, Opening, TextSource, first_lines, header};
+use super::text::{Fault, Line, LineParser, Named, Opened, Opening, TextSource, first_lines, header};
 
 /// Default size of the records of a trace without sizes, bytes.
 pub(crate) const ASSUMED_BYTES: u32 = 4096;
@@ -34,6 +34,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// The number of a name that appeared.
+    pub(crate) fn of(&self, name: &[u8]) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
     pub(crate) fn number(&mut self, name: &[u8]) -> u32 {
         if self.last_number != 0 && self.last == name {
             return self.last_number;
@@ -350,6 +355,13 @@ impl Table {
 }
 
 impl LineParser for Table {
+    fn named(&self, what: Named, name: &[u8]) -> Option<u32> {
+        match what {
+            Named::Device => self.devices.of(name),
+            Named::Task => self.tasks.of(name),
+        }
+    }
+
     fn parse(&mut self, line: &[u8]) -> Line {
         if line.starts_with(b"#") {
             return Line::Ignored;

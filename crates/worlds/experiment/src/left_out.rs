@@ -62,8 +62,9 @@ fn description(left_out: &LeftOut, device: &str, capacity_sectors: u64) -> Strin
         reasons.push(format!("{} lie beyond its end ({gib:.1} GiB)", grouped(left_out.beyond)));
     }
     reasons.extend(left_out.unusable.iter().map(|s| format!("{}: {}", s.reason, grouped(s.count))));
+    let example = left_out.example.as_ref().map_or(String::new(), |line| format!("; {line}"));
     format!(
-        "{}: {} of {} records ({}) are left out on {device}: {}",
+        "{}: {} of {} records ({}) are left out on {device}: {}{example}",
         left_out.trace,
         grouped(left_out.count()),
         grouped(left_out.records),

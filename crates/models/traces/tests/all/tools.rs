@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
-use dumbwaiter_block::{Flags, Op};
-use dumbwaiter_traces::{Columns, Error, Format, Options, Record, TraceReader, open_reader};
+use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_traces::{Columns, Error, Filter, Format, Options, Record, TraceReader, convert, open_reader};
 use proptest::prelude::*;
 
 fn open(text: &str, options: &Options) -> Result<TraceReader, Error> {
@@ -270,4 +270,47 @@ proptest! {
         let empty = matches!(&read, Err(e) if e.to_string().contains("zero length"));
         prop_assert!(empty || matches!(read, Ok(Some(_))), "{text}{list}: {read:?}");
     }
+}
+
+/// A part of [`BIOSNOOP`] or another text, as CSV without its header.
+fn part(text: &str, filter: &Filter) -> Result<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("part.csv");
+    let columns = Columns::parse("time_us,op,lba,task").unwrap();
+    let mut reader = open(text, &Options::default()).unwrap();
+    convert(&mut reader, &path, Format::Columns, Some(&columns), filter, &|| false).map_err(|e| e.to_string())?;
+    Ok(std::fs::read_to_string(path).unwrap().lines().skip(1).map(|line| format!("{line} ")).collect())
+}
+
+#[test]
+fn a_part_of_a_trace_is_converted() {
+    let of = |filter: Filter| part(BIOSNOOP, &filter).unwrap();
+    let all = Filter::default();
+    assert_eq!(of(all.clone()), "0,W,881208,412 500,R,1048576,411 17500,R,3104120,411 ");
+    let us = |us: u64| Nanos(us * 1000);
+    assert_eq!(of(Filter { start: us(500), ..all.clone() }), "0,R,1048576,411 17000,R,3104120,411 ");
+    assert_eq!(of(Filter { end: Some(us(500)), ..all.clone() }), "0,W,881208,412 ");
+    assert_eq!(of(Filter { tasks: vec!["411".into()], skip: 1, ..all.clone() }), "0,R,3104120,411 ");
+    assert_eq!(of(Filter { records: Some(1), skip: 1, ..all.clone() }), "0,R,1048576,411 ");
+    assert!(of(Filter { devices: vec!["sdb".into()], ..all.clone() }).starts_with("0,W"));
+    let none = part(BIOSNOOP, &Filter { devices: vec!["sdz".into()], ..all.clone() }).unwrap_err();
+    assert!(none.contains("sdz"), "{none}");
+    let backwards = Filter { start: us(9), end: Some(us(9)), ..all.clone() };
+    assert!(part(BIOSNOOP, &backwards).unwrap_err().contains("after the start"));
+    let numbered = Filter { devices: vec!["8,0".into()], ..all };
+    assert_eq!(part(FTRACE, &numbered).unwrap(), "0,R,9096,1234 5000,F,0,1234 ");
+}
+
+#[test]
+fn the_first_line_that_is_left_out_is_shown() {
+    let text = "1,R,0,1000\n0,W,4096,512\n5,X,8192,512\n9,R,512,512\n^C\n";
+    let (reader, records) = read(text, &by("time_us,op,offset_bytes,size_bytes"));
+    assert_eq!(records.len(), 3);
+    let example = reader.example().unwrap();
+    assert_eq!(
+        example,
+        "line 3: \"5,X,8192,512\" has \"X\" where an operation (read, write, discard, flush, …) is expected"
+    );
+    let changed: Vec<String> = reader.changed().into_iter().map(|c| format!("{} {}", c.count, c.reason)).collect();
+    assert_eq!(changed, ["1 widened to whole 512-byte sectors", "1 time before the record in front; moved up to it"]);
 }
