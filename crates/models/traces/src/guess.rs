@@ -133,9 +133,14 @@ impl Proposal {
             self.add(*at, "op", &samples[*at]);
         }
         if !self.has("offset_bytes") {
-            let largest = |i: &usize| samples[*i].numbers().last().map_or(0, |n| *n as u64);
-            let found = free(self, &|sample| sample.whole()).into_iter().max_by_key(largest);
-            if let Some(at) = found.filter(|at| largest(at) >= 512) {
+            // A number that is always the same is rather a device.
+            let largest = |i: &usize| {
+                let numbers = samples[*i].numbers();
+                (numbers.first() < numbers.last(), numbers.last().map_or(0, |n| *n as u64))
+            };
+            let found =
+                free(self, &|sample| sample.whole()).into_iter().filter(|i| largest(i).1 >= 512).max_by_key(largest);
+            if let Some(at) = found {
                 self.add(at, &format!("offset_{}", samples[at].length_unit()), &samples[at]);
             }
         }

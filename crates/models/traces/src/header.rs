@@ -84,7 +84,19 @@ const WORDS: [(Meaning, &[&str]); 10] = [
     (
         Meaning::Size,
         &[
-            "size", "iosize", "length", "len", "bytes", "nbytes", "sectors", "nsectors", "blocks", "count", "nrsector",
+            "size",
+            "iosize",
+            "length",
+            "len",
+            "bytes",
+            "nbytes",
+            "sectors",
+            "nsectors",
+            "blocks",
+            "count",
+            "nrsector",
+            "nrsectors",
+            "numsectors",
             "nlb",
         ],
     ),
@@ -160,8 +172,11 @@ const UNITS: [&str; 14] =
 
 fn meaning(normal: &str) -> Option<Meaning> {
     let stem = normal.rsplit_once('_').filter(|(_, unit)| UNITS.contains(unit)).map_or(normal, |(stem, _)| stem);
-    let joined = stem.replace('_', "");
-    let has = |words: &[&str]| words.contains(&joined.as_str()) || stem.split('_').any(|w| words.contains(&w));
+    let (joined, whole) = (stem.replace('_', ""), normal.replace('_', ""));
+    let has = |words: &[&str]| {
+        [&joined, &whole].iter().any(|name| words.contains(&name.as_str()))
+            || stem.split('_').any(|w| words.contains(&w))
+    };
     WORDS.iter().find(|(_, words)| has(words)).map(|(meaning, _)| *meaning)
 }
 

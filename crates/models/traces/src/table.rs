@@ -12,7 +12,7 @@ use super::number;
 use super::operation::{op, op_text};
 use super::record::{Arrival, Counts, Event, NAMED, Record, Span};
 use super::record_writer::{Expressible, Lost, NO_WORD, RecordWriter, Writing};
-use super::text::{Fault, Line, LineParser, Named, Opened, Opening, TextSource, first_lines, header};
+use super::text::{Fault, Line, LineParser, Named, Opened, Opening, TextSource, first_lines, header, no_output};
 
 /// Default size of the records of a trace without sizes, bytes.
 pub(crate) const ASSUMED_BYTES: u32 = 4096;
@@ -216,8 +216,9 @@ impl Fields<'_> {
             }
             _ => {}
         }
-        // A preflush without data is a flush, with any letters.
-        if self.bytes == 0 && r.flags.has(Flags::PREFLUSH) {
+        // A preflush without data is a flush, with any letters; so is a write of nothing at an address of all ones.
+        let nowhere = self.offset == u64::MAX || self.offset == u64::from(u32::MAX) * SECTOR_BYTES;
+        if self.bytes == 0 && (r.flags.has(Flags::PREFLUSH) || nowhere && r.op == Op::Write) {
             (r.op, r.flags) = (Op::Flush, r.flags.without(Flags::PREFLUSH));
         }
     }
@@ -453,15 +454,16 @@ pub(crate) fn arrivals(start: &[u8], all: bool, columns: &Columns) -> Vec<Arriva
     first_lines(start, all).iter().filter_map(|line| table.event_of(line)).collect()
 }
 
-/// Delimiter for a column list, from the first line that is neither comment nor header.
+/// Delimiter for a column list, from the first line that has its columns and is neither comment nor header.
 fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) -> Option<u8> {
-    let lines = first_lines(start, all);
-    let first = lines.iter().find(|l| !l.starts_with(b"#"))?;
-    let line = lines.iter().find(|l| !header(l)).unwrap_or(first);
     let want = columns.list.len();
     // A name may contain white space, so the number of fields does not decide.
-    let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;
-    if named { Some(b' ') } else { delimiter_of(line, want, prefer) }
+    let named = columns.has(|c| *c == Column::Name);
+    let of =
+        |line: &&[u8]| if named && fields(line, b' ') >= want { Some(b' ') } else { delimiter_of(line, want, prefer) };
+    let lines = first_lines(start, all);
+    let mut data = lines.iter().filter(|line| !no_output(line) && !header(line));
+    data.find_map(of).or_else(|| lines.iter().find(|line| !line.starts_with(b"#")).and_then(of))
 }
 
 /// Writes delimited text.

@@ -224,10 +224,23 @@ impl Source for TextSource {
 }
 
 /// Whether a line is nothing that a tool printed: blank, a prompt with its command, an interrupt.
-fn no_output(line: &[u8]) -> bool {
+pub(crate) fn no_output(line: &[u8]) -> bool {
     let text = line.trim_ascii();
-    text.is_empty() || text == b"^C" || text.starts_with(b"$ ")
+    let Some(first) = text.first() else { return true };
+    let prompt = match first {
+        b'$' => text.starts_with(b"$ "),
+        // user@host:~$ or [root@host ~]#
+        first if first.is_ascii_alphabetic() || *first == b'[' => {
+            let end = text.windows(2).position(|w| w == b"$ " || w == b"# ");
+            end.is_some_and(|end| end < PROMPT_BYTES_MAX && text[..end].contains(&b'@'))
+        }
+        _ => false,
+    };
+    prompt || text == b"^C"
 }
+
+/// Longest prompt that is recognised.
+const PROMPT_BYTES_MAX: usize = 80;
 
 /// Lines at the start of a file, without a truncated last one unless the start is `all` of the file.
 pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {

@@ -192,6 +192,11 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     job!("offset_increment", offset_increment, SIZE_OR_SHARE, "added once for each earlier instance"),
     job!("offset_align", offset_align, SIZE, "a percentage offset is rounded up to this"),
     job!("size", size, UnlessZero(SIZE_OR_SHARE), "length of the region; 0: the whole device"),
+    also(
+        "fill_device fill_fs",
+        |job, text, _| switch(text).map(|on| job.size = if on { None } else { job.size }),
+        "the whole device, as size=100%",
+    ),
     job!("io_size io_limit", io_size, UnlessZero(SIZE_OR_SHARE), "bytes or percent to transfer"),
     job!("number_ios", number_ios, UnlessZero(Amount("a number of I/Os")), "I/Os after which the job ends"),
     job!("loops", loops, Optional(Number(1, ANY)), "passes over size"),
@@ -316,8 +321,8 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
          ignore_error error_dump exit_what",
     ),
     ignored(
-        "creates and keeps files",
-        "directory filename_format unique_filename filetype openfiles ioscheduler create_serialize create_fsync \
+        "creates, reads and keeps files before and after the run",
+        "pre_read directory filename_format unique_filename filetype openfiles ioscheduler create_serialize create_fsync \
          create_on_open allow_file_create allow_mounted_write unlink unlink_each_loop fallocate fadvise_hint \
          write_hint overwrite invalidate",
     ),
@@ -361,9 +366,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
         &["none"],
         "zoned devices are not simulated; use random_distribution=zoned for zones of access",
     ),
-    refused("pre_read", &["0"], "use ramp_time to reach a steady state"),
     refused("file_append", &["0"], "use offset"),
-    refused("fill_device fill_fs", &["0"], "use size=100%"),
     refused("create_only", &["0"], "it does no I/O at all"),
     refused("bs_is_seq_rand", &["0"], "give reads and writes their sizes with bs=R,W"),
     refused("random_sequence_stride", &["0"], "use rw=read:STEP"),

@@ -38,17 +38,20 @@ pub(crate) fn check(
     Ok(notes)
 }
 
-/// Remarks on jobs of fio whose size is beyond the device: their I/O stays inside, as fio's does.
+/// Remarks on jobs of fio that need more than the device: their I/O stays inside.
 fn cut(scenario: &Scenario, device: &str, capacity_sectors: u64) -> Vec<String> {
     let gib = |sectors: u64| sectors as f64 / f64::from(2 << 20);
     let beyond = |(_, task): (_, &Task)| match &task.work {
-        Work::Job(job) => job.cut_at(capacity_sectors * SECTOR_BYTES).map(|bytes| (task.name.clone(), bytes)),
+        Work::Job(job) => {
+            job.cut_at(capacity_sectors * SECTOR_BYTES, task.count).map(|bytes| (task.name.clone(), bytes))
+        }
         _ => None,
     };
     let text = |(name, bytes): (String, u64)| {
-        let (size, room) = (gib(bytes / SECTOR_BYTES), gib(capacity_sectors));
+        let (end, room) = (gib(bytes / SECTOR_BYTES), gib(capacity_sectors));
         format!(
-            "job {name:?}: its size of {size:.1} GiB ends beyond {device} ({room:.1} GiB): its I/O stays on the device"
+            "job {name:?} reaches to {end:.1} GiB, {device} has {room:.1} GiB: its I/O stays on the device, that of what begins \
+             beyond its end from the beginning on"
         )
     };
     scenario.tasks().filter_map(beyond).map(text).collect()

@@ -85,12 +85,14 @@ impl JobSpec {
         !self.direct || dir == TRIM
     }
 
-    /// The size of a job of fio that ends beyond a device of `device` bytes, whose I/O stays inside.
-    pub fn cut_at(&self, device: u64) -> Option<u64> {
-        match (self.fio_job, self.size) {
-            (Some(_), Some(Extent::Bytes(n))) => Some(n).filter(|n| self.offset.of(device).saturating_add(*n) > device),
-            _ => None,
-        }
+    /// Where the last of `instances` of a job of fio ends, if that is beyond a device of `device` bytes: its I/O stays inside, and a
+    /// start beyond the end is counted on from the beginning.
+    pub fn cut_at(&self, device: u64, instances: u32) -> Option<u64> {
+        self.fio_job?;
+        let step = self.offset_increment.of(device).saturating_mul(u64::from(instances.saturating_sub(1)));
+        let size = self.size.map_or(0, |size| size.of(device));
+        let end = self.offset.of(device).saturating_add(step).saturating_add(size);
+        Some(end).filter(|end| *end > device)
     }
 
     /// A note where the device does other I/Os than the job asks for.
@@ -169,7 +171,10 @@ impl JobSpec {
         };
         let start = place(self.offset).saturating_add(place(self.offset_increment).saturating_mul(u64::from(instance)));
         let sectors = |n: u64| n / SECTOR_BYTES * SECTOR_BYTES;
-        let start = sectors(start);
+        let start = match self.fio_job {
+            Some(_) if device > 0 => sectors(start % device),
+            _ => sectors(start),
+        };
         if start >= device {
             let of = if instance > 0 { format!(" of instance {instance}") } else { String::new() };
             return refuse("offset", format!("the start{of}, {start} bytes, is beyond the device of {device} bytes"));

@@ -461,7 +461,11 @@ fn a_size_beyond_the_device_keeps_a_job_of_fio_inside() {
         let spec = JobSpec { fio_job: Some(1), ..job(&[("rw", rw), ("size", "10g"), ("bs", "1m")]) };
         let issued = run(&spec, context(0), Nanos::from_us(100), 2000);
         assert!(issued.iter().all(|(_, want)| want.sector + u64::from(want.sectors) <= GIB / SECTOR_BYTES));
-        assert_eq!(spec.cut_at(GIB), Some(10 * GIB));
+        assert_eq!(spec.cut_at(GIB, 1), Some(10 * GIB));
+        // The seventh instance begins at 1.5 GiB.
+        let spread = JobSpec { fio_job: Some(1), ..job(&[("rw", rw), ("size", "256m"), ("offset_increment", "256m")]) };
+        assert_eq!((spread.region(GIB, 6), spread.cut_at(GIB, 7)), (Ok((GIB / 2, GIB / 4)), Some(GIB * 7 / 4)));
+        assert_eq!(spread.cut_at(GIB, 4), None);
     }
     let whole = |text: &str| job(&[("size", text)]).size;
     assert_eq!((whole("0"), whole("4k")), (None, Some(Extent::Bytes(4096))));
