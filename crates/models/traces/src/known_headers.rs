@@ -48,12 +48,20 @@ const ARCHIVES: &[(&str, &str, Result<Format, &str>)] = &[
     ("MQSim", "time,device,lba,size,type", Ok(Format::Mqsim)),
 ];
 
-/// Fields of tools that print a line for each request, by the name of the tool: names, and their columns.
-const TOOLS: &[(&str, &[&str], &[(&str, &str)])] = &[
-    (
-        "biosnoop",
-        &["comm", "pid", "sector", "bytes", "latms"],
-        &[
+/// A tool that prints a line for each request.
+struct Tool {
+    name: &'static str,
+    /// Fields that all its headers have.
+    has: &'static [&'static str],
+    /// Fields that it may have, and their columns.
+    columns: &'static [(&'static str, &'static str)],
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "biosnoop",
+        has: &["comm", "pid", "sector", "bytes", "latms"],
+        columns: &[
             ("times", "completed_s"),
             ("time", "completed_s"),
             ("timestamp", "completed_s"),
@@ -66,11 +74,11 @@ const TOOLS: &[(&str, &[&str], &[(&str, &str)])] = &[
             ("quems", "wait_ms"),
             ("latms", "service_ms"),
         ],
-    ),
-    (
-        "iosnoop",
-        &["comm", "pid", "type", "dev", "block", "bytes", "latms"],
-        &[
+    },
+    Tool {
+        name: "iosnoop",
+        has: &["comm", "pid", "type", "dev", "block", "bytes", "latms"],
+        columns: &[
             ("starts", "time_s"),
             ("times", "completed_s"),
             ("ends", "completed_s"),
@@ -82,11 +90,11 @@ const TOOLS: &[(&str, &[&str], &[(&str, &str)])] = &[
             ("bytes", "bytes"),
             ("latms", "latency_ms"),
         ],
-    ),
-    (
-        "iosnoop of DTrace",
-        &["uid", "pid", "d", "block", "size", "comm"],
-        &[
+    },
+    Tool {
+        name: "iosnoop of DTrace",
+        has: &["uid", "pid", "d", "block", "size", "comm"],
+        columns: &[
             ("stimeus", "time_us"),
             ("stime", "time_us"),
             ("timeus", "completed_us"),
@@ -100,7 +108,7 @@ const TOOLS: &[(&str, &[&str], &[(&str, &str)])] = &[
             ("comm", "comm"),
             ("device", "disk"),
         ],
-    ),
+    },
 ];
 
 /// Lines in front of a header: a banner, the prompt with the command.
@@ -136,10 +144,10 @@ fn known(line: &str) -> Option<KnownHeader> {
         return Some(KnownHeader { name, format: meant.unwrap_or(Format::Columns), columns });
     }
     let all = |wanted: &[&str]| wanted.iter().all(|name| names.iter().any(|own| own == name));
-    let (name, _, columns) = TOOLS.iter().find(|(_, wanted, _)| all(wanted))?;
-    let column = |own: &String| columns.iter().find(|(name, _)| name == own).map_or("_", |(_, column)| column);
+    let tool = TOOLS.iter().find(|tool| all(tool.has))?;
+    let column = |own: &String| tool.columns.iter().find(|(name, _)| name == own).map_or("_", |(_, column)| column);
     let columns = Columns::parse(&names.iter().map(column).collect::<Vec<_>>().join(",")).ok()?;
-    Some(KnownHeader { name, format: Format::Columns, columns: Some(columns) })
+    Some(KnownHeader { name: tool.name, format: Format::Columns, columns: Some(columns) })
 }
 
 #[cfg(test)]

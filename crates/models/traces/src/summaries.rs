@@ -128,12 +128,12 @@ pub(crate) fn find(start: &[u8]) -> Option<(&'static str, &'static str)> {
         && number(&first[0])
         && number(&first[1])
         && !number(&first[2])
-        && first[3..].iter().all(|w| number(&w))
+        && first[3..].iter().all(number)
     {
         return Some(("/proc/diskstats", "sums since the start of the machine"));
     }
     let all = |words: &&[&str]| words.iter().all(|word| text.contains(word));
-    SUMMARIES.iter().find(|s| s.words.iter().any(|words| all(&words))).map(|s| (s.name, s.tells))
+    SUMMARIES.iter().find(|s| s.words.iter().any(all)).map(|s| (s.name, s.tells))
 }
 
 #[cfg(test)]

@@ -30,8 +30,11 @@ pub struct Outside<'a> {
     /// The value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The name and text of a file that the first names as the second (`include`), or why it cannot be read.
-    pub file: &'a dyn Fn(&str, &str) -> Result<(String, String), String>,
+    pub file: ReadFile<'a>,
 }
+
+/// Name and text of a file that the first names as the second.
+pub type ReadFile<'a> = &'a dyn Fn(&str, &str) -> Result<(String, String), String>;
 
 impl Outside<'static> {
     /// Nothing: no variables and no other files.
@@ -123,20 +126,13 @@ const INSTANCES_MAX: u32 = 65_535;
 /// # Errors
 /// The line, the option and the expected value.
 pub fn parse(text: &str, path: &str, outside: &Outside) -> Result<FioFile, FioError> {
-    let mut warnings = Vec::new();
+    let (mut warnings, mut sections) = (Vec::new(), Sections::new(path, outside));
     let read = match is_command_line(text) {
-        true => command::sections(text, path, outside, &mut warnings),
-        false => {
-            let mut sections = Sections::new(path, outside);
-            match sections.read(text, 0, 0) {
-                Ok(()) => Ok((vec![sections.found], sections.files)),
-                Err(wrong) => Err((sections.files, wrong)),
-            }
-        }
+        true => command::sections(text, &mut sections, &mut warnings),
+        false => sections.read(text, 0, 0).map(|()| vec![std::mem::take(&mut sections.found)]),
     };
-    let (groups, files) =
-        read.map_err(|(files, (at, reason))| FioError { path: files[at.file].clone(), line: at.line, reason })?;
-    let mut reader = Reader { files, warnings: Vec::new(), ignored: Vec::new() };
+    let mut reader = Reader { files: sections.files, warnings: Vec::new(), ignored: Vec::new() };
+    let groups = read.map_err(|(at, reason)| reader.error(at, reason))?;
     let mut jobs = Vec::new();
     for sections in &groups {
         reader.jobs(sections, &mut jobs)?;

@@ -3,8 +3,8 @@
 //! Options before the first `--name` are those of [global]; each `--name` begins a job. A word without dashes is a job file.
 //! Several commands run one after another.
 
+use super::FioWarning;
 use super::text::{At, Section, Sections, Setting, Wrong, expand};
-use super::{FioWarning, Outside};
 use crate::options;
 
 /// A command: its words behind `fio`, each with its line, and the words before.
@@ -211,30 +211,27 @@ fn commands(text: &str) -> (Vec<Command>, Option<(usize, usize, String)>) {
 }
 
 /// The sections of each command of a text.
-pub(super) fn sections<'a>(
+pub(super) fn sections(
     text: &str,
-    path: &str,
-    outside: &'a Outside<'a>,
+    all: &mut Sections,
     warnings: &mut Vec<FioWarning>,
-) -> Result<(Vec<Vec<Section>>, Vec<String>), (Vec<String>, Wrong)> {
+) -> Result<Vec<Vec<Section>>, Wrong> {
     let (commands, other) = commands(text);
-    let mut all = Sections::new(path, outside);
-    let mut warn = |line: usize, text: String| warnings.push(FioWarning { path: path.to_string(), line, text });
+    let path = all.files[0].clone();
+    let mut warn = |line: usize, text: String| warnings.push(FioWarning { path: path.clone(), line, text });
     let mut groups = Vec::new();
     for command in commands {
         if let Some(word) = command.before.iter().find(|word| WRAPPERS.contains(&word.as_str())) {
             warn(command.line, format!("{word} before fio is left out: give the job prioclass, nice or cpus_allowed"));
         }
-        match of_command(&command, &mut all) {
-            Ok(()) => groups.push(std::mem::take(&mut all.found)),
-            Err(wrong) => return Err((all.files, wrong)),
-        }
+        of_command(&command, all)?;
+        groups.push(std::mem::take(&mut all.found));
     }
     if let Some((line, count, first)) = other {
         let first: String = first.chars().take(60).collect();
         warn(line, format!("lines that are no fio command are left out: {count}, the first {first:?}"));
     }
-    Ok((groups, all.files))
+    Ok(groups)
 }
 
 /// Adds the sections of one command.

@@ -113,7 +113,10 @@ impl JobSpec {
     pub fn validate(&self) -> Result<(), BuildError> {
         for dir in self.used().iter().copied() {
             let whole = |n: u64| n > 0 && (self.any_size(dir) || n.is_multiple_of(SECTOR_BYTES));
-            let most = if dir == TRIM { DISCARD_BYTES_MAX } else { BLOCK_BYTES_MAX };
+            let (most, largest) = match dir {
+                TRIM => (DISCARD_BYTES_MAX, "1 TiB, the largest discard"),
+                _ => (BLOCK_BYTES_MAX, "1 GiB, the largest block size"),
+            };
             for n in self.sizes(dir) {
                 if !whole(n) {
                     let reason =
@@ -121,8 +124,7 @@ impl JobSpec {
                     return refuse("bs", format!("{n} bytes is not a multiple of 512; {reason}"));
                 }
                 if n > most {
-                    let reason = format!("{} is more than {}, the largest", format_size(n), format_size(most));
-                    return refuse("bs", reason);
+                    return refuse("bs", format!("{} is more than {largest}", format_size(n)));
                 }
             }
             match self.blockalign.each()[dir] {
@@ -402,7 +404,6 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64, follows_fio: bool
         preferred: threshold(*spec.cmdprio_percentage.each()[dir]),
         always_preferred: *spec.cmdprio_percentage.each()[dir] == 100,
         priority: Ioprio::new(class_of(*spec.cmdprio_class.each()[dir]), *spec.cmdprio.each()[dir]),
-        ..Stream::default()
     }
 }
 
