@@ -77,7 +77,7 @@ pub enum Error {
     },
     /// A tool's output that has no requests.
     #[error(
-        "{}: the output of {tool}: {tells}, no trace. A trace has a line for each request; record one with {}",
+        "{}: this is {tool}: {tells}, no trace. A trace has a line for each request; record one with {}",
         path.display(),
         "`blktrace -d /dev/sdX -w 60 -o - | blkparse -i - > trace.txt`, `biosnoop > trace.txt` or `dumbwaiter record`"
     )]

@@ -16,6 +16,11 @@ const RESULT: &str = "the figures of a finished run";
 
 const SUMMARIES: &[Summary] = &[
     Summary {
+        name: "a job or command line of fio",
+        words: &[&["fio --"], &["[global]", "rw="], &["ioengine=", "\nrw="]],
+        tells: "a load that `dumbwaiter compare FILE` runs",
+    },
+    Summary {
         name: "fio's result",
         words: &[
             &["(g=", "rw=", "ioengine="],
@@ -27,7 +32,7 @@ const SUMMARIES: &[Summary] = &[
         tells: "the figures of a finished run; its command line or job file is a load: dumbwaiter compare -- fio --name=…",
     },
     Summary {
-        name: "iostat",
+        name: "the output of iostat",
         words: &[
             &["Device", "r/s", "w/s"],
             &["Device", "tps", "kB_read/s"],
@@ -38,7 +43,7 @@ const SUMMARIES: &[Summary] = &[
         tells: RATES,
     },
     Summary {
-        name: "sar",
+        name: "the output of sar",
         words: &[
             &["DEV", "tps", "rkB/s"],
             &["DEV", "tps", "rd_sec/s"],
@@ -47,21 +52,29 @@ const SUMMARIES: &[Summary] = &[
         ],
         tells: RATES,
     },
-    Summary { name: "pidstat", words: &[&["kB_rd/s", "kB_wr/s", "Command"]], tells: "rates of processes" },
     Summary {
-        name: "vmstat",
+        name: "the output of pidstat",
+        words: &[&["kB_rd/s", "kB_wr/s", "Command"]],
+        tells: "rates of processes",
+    },
+    Summary {
+        name: "the output of vmstat",
         words: &[&["procs", "memory", "swap", "cpu"], &["swpd", "free", "buff", "cache", "bi"]],
         tells: RATES,
     },
-    Summary { name: "iotop", words: &[&["Total DISK READ", "Total DISK WRITE"]], tells: "rates of processes" },
-    Summary { name: "dstat", words: &[&["-dsk/total-"], &["dsk/total", "total-cpu"]], tells: RATES },
     Summary {
-        name: "bitesize",
+        name: "the output of iotop",
+        words: &[&["Total DISK READ", "Total DISK WRITE"]],
+        tells: "rates of processes",
+    },
+    Summary { name: "the output of dstat", words: &[&["-dsk/total-"], &["dsk/total", "total-cpu"]], tells: RATES },
+    Summary {
+        name: "the output of bitesize",
         words: &[&["Process Name", "Kbytes", "distribution"], &["Kbytes", ": count", "distribution"]],
         tells: "how many requests had which size",
     },
     Summary {
-        name: "biolatency",
+        name: "the output of biolatency",
         words: &[
             &["usecs", ": count", "distribution"],
             &["msecs", ": count", "distribution"],
@@ -69,19 +82,23 @@ const SUMMARIES: &[Summary] = &[
         ],
         tells: TIMES,
     },
-    Summary { name: "iolatency", words: &[&[">=(ms)", "<(ms)", ": I/O"], &[">=(us)", "<(us)", ": I/O"]], tells: TIMES },
     Summary {
-        name: "biotop",
+        name: "the output of iolatency",
+        words: &[&[">=(ms)", "<(ms)", ": I/O"], &[">=(us)", "<(us)", ": I/O"]],
+        tells: TIMES,
+    },
+    Summary {
+        name: "the output of biotop",
         words: &[&["PID", "COMM", "MAJ", "MIN", "DISK", "I/O", "Kbytes"]],
         tells: "sums of processes",
     },
     Summary {
-        name: "biopattern",
+        name: "the output of biopattern",
         words: &[&["%RND", "%SEQ", "COUNT", "KBYTES"]],
         tells: "shares of random and sequential requests",
     },
     Summary {
-        name: "biosnoop.bt",
+        name: "the output of biosnoop.bt",
         words: &[&["TIME(ms)", "COMM", "PID", "LAT(ms)"]],
         tells: "times, but neither operation, sector nor size",
     },
@@ -91,20 +108,40 @@ const SUMMARIES: &[Summary] = &[
         tells: "counts and histograms",
     },
     Summary {
-        name: "btt",
+        name: "the output of btt",
         words: &[&["All Devices", "Q2C"], &["D2C", "Q2C", "MIN", "AVG"]],
         tells: "mean times of the parts of a request",
     },
-    Summary { name: "zpool iostat", words: &[&["capacity", "operations", "bandwidth", "alloc"]], tells: RATES },
-    Summary { name: "ioping", words: &[&["ioping statistics"], &["requests completed in", "iops"]], tells: RESULT },
-    Summary { name: "dd", words: &[&["records in", "records out", "copied"]], tells: RESULT },
-    Summary { name: "hdparm", words: &[&["Timing ", "reads:", "MB/sec"]], tells: RESULT },
-    Summary { name: "CrystalDiskMark", words: &[&["CrystalDiskMark"], &["Q1T1", "Q32T1"]], tells: RESULT },
-    Summary { name: "bonnie++", words: &[&["Sequential Output", "Sequential Input", "Random"]], tells: RESULT },
-    Summary { name: "sysbench", words: &[&["sysbench", "fsyncs"], &["File operations", "reads/s"]], tells: RESULT },
-    Summary { name: "pgbench", words: &[&["transaction type", "tps ="]], tells: RESULT },
     Summary {
-        name: "smartctl",
+        name: "the output of zpool iostat",
+        words: &[&["capacity", "operations", "bandwidth", "alloc"]],
+        tells: RATES,
+    },
+    Summary {
+        name: "the output of ioping",
+        words: &[&["ioping statistics"], &["requests completed in", "iops"]],
+        tells: RESULT,
+    },
+    Summary { name: "the output of dd", words: &[&["records in", "records out", "copied"]], tells: RESULT },
+    Summary { name: "the output of hdparm", words: &[&["Timing ", "reads:", "MB/sec"]], tells: RESULT },
+    Summary {
+        name: "the output of CrystalDiskMark",
+        words: &[&["CrystalDiskMark"], &["Q1T1", "Q32T1"]],
+        tells: RESULT,
+    },
+    Summary {
+        name: "the output of bonnie++",
+        words: &[&["Sequential Output", "Sequential Input", "Random"]],
+        tells: RESULT,
+    },
+    Summary {
+        name: "the output of sysbench",
+        words: &[&["sysbench", "fsyncs"], &["File operations", "reads/s"]],
+        tells: RESULT,
+    },
+    Summary { name: "the output of pgbench", words: &[&["transaction type", "tps ="]], tells: RESULT },
+    Summary {
+        name: "the output of smartctl",
         words: &[&["smartctl ", "SMART"], &["START OF INFORMATION SECTION"]],
         tells: "the state of a drive",
     },
@@ -145,18 +182,18 @@ mod tests {
         for (text, name) in [
             (
                 "Linux 6.1 (host) \t_x86_64_\n\nDevice            r/s     rkB/s   w/s  wkB/s  %util\nsda 1.0 2.0 3.0 4.0 5.0\n",
-                "iostat",
+                "the output of iostat",
             ),
             (
                 "     usecs               : count     distribution\n       0 -> 1          : 0        |       |\n",
-                "biolatency",
+                "the output of biolatency",
             ),
-            ("Process Name = 'dd'\n     Kbytes              : count     distribution\n", "bitesize"),
-            ("12:00:01 AM       DEV       tps     rkB/s     wkB/s\n", "sar"),
+            ("Process Name = 'dd'\n     Kbytes              : count     distribution\n", "the output of bitesize"),
+            ("12:00:01 AM       DEV       tps     rkB/s     wkB/s\n", "the output of sar"),
             ("test: (g=0): rw=randread, bs=(R) 4096B-4096B, ioengine=libaio, iodepth=32\nfio-3.33\n", "fio's result"),
             ("@usecs:\n[1]                  4 |@@@@     |\n", "a bpftrace map"),
             ("   8       0 sda 1 2 3 4 5 6 7 8 9 10 11\n", "/proc/diskstats"),
-            ("65536+0 records in\n65536+0 records out\n1 bytes (1 GB) copied, 1 s\n", "dd"),
+            ("65536+0 records in\n65536+0 records out\n1 bytes (1 GB) copied, 1 s\n", "the output of dd"),
         ] {
             assert_eq!(find(text.as_bytes()).map(|(name, _)| name), Some(name), "{text}");
         }

@@ -262,5 +262,6 @@ pub(crate) fn header(line: &[u8]) -> bool {
     printable
         && (line.starts_with(b"#")
             || line.starts_with(b"Attaching ")
+            || line.starts_with(b"[") && line.windows(3).any(|w| w == b"] [")
             || fields.all(|f| f[0].is_ascii_alphabetic() || matches!(f[0], b'_' | b'"' | b'(')))
 }

@@ -119,6 +119,14 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Whether a line beside the sections of a job file is what a shell was told: how the file was shown, written or run.
+pub(super) fn is_shell(line: &str) -> bool {
+    let prompt = line.find(['$', '#']).is_some_and(|at| line[at..].starts_with(['$', '#']) && line[..at].contains('@'));
+    let words = split(line, 1);
+    let told = words.first().is_some_and(|(_, word)| matches!(word.as_str(), "$" | "cat"));
+    line == "EOF" || told || prompt && words.len() > 1 || starts(&words).is_some()
+}
+
 /// The number of the word `fio` of a command among the words of a line.
 fn starts(words: &[(usize, String)]) -> Option<usize> {
     let program = |word: &str| {

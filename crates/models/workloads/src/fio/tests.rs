@@ -276,6 +276,18 @@ fn a_command_line_is_a_job_file() {
 }
 
 #[test]
+fn what_a_shell_was_told_is_no_part_of_a_job_file() {
+    for text in [
+        "$ cat j.fio\n[a]\nrw=randread\nbs=8k\n",
+        "cat <<EOF > j.fio\n[a]\nrw=randread\nbs=8k\nEOF\nfio --output=x j.fio\n",
+    ] {
+        let jobs = read(text).jobs;
+        assert_eq!((jobs.len(), jobs[0].spec.bs.read.clone()), (1, BlockSize::Fixed(8192)));
+    }
+    assert!(refused("[a]\ncat=1\n").contains("unknown option `cat`"));
+}
+
+#[test]
 fn command_lines_have_several_jobs_files_and_variables() {
     let home = |name: &str| (name == "BS").then(|| "8k".to_string());
     let file = |_: &str, name: &str| Ok((name.to_string(), "[x]\niodepth=2\n[y]\niodepth=3\n".to_string()));
