@@ -198,10 +198,12 @@ fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';']));
     let first = lines.next().unwrap_or_default();
     // A section of a fio job has one bracket; a TOML table array has two, and its keys are quoted or numbers.
-    if first.starts_with("[[") || (first.contains(" = ") && !first.contains(',')) {
+    let key = first.split_once(" = ").filter(|_| !first.contains(','));
+    if first.starts_with("[[") || key.is_some_and(|(key, _)| !key.trim().contains(' ')) {
         return InputKind::Scenario;
     }
-    if first.starts_with('[') && first.ends_with(']') || extension == "fio" {
+    let section = first.starts_with('[') && first.ends_with(']') && !first.contains("] [");
+    if section || extension == "fio" || text.lines().any(|line| line.trim() == "[global]") {
         return InputKind::FioJob;
     }
     InputKind::Trace
@@ -444,6 +446,9 @@ mod tests {
         assert_eq!(kind("a", "# fio --rw=read\n"), InputKind::FioJob);
         assert_eq!(kind("a", "[root@host ~]# sudo fio \\\n  --rw=read --name=a\n"), InputKind::FioJob);
         assert_eq!(kind("a", "# fio --rw=read\n[a]\nrw=write\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "$ cat j.fio\n[global]\nrw=read\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "[ts in ns] [pid] [process]\n1 2 x\n"), InputKind::Trace);
+        assert_eq!(kind("a", "Process Name = 'dd'\n     Kbytes : count\n"), InputKind::Trace);
         assert_eq!(kind("a", "fio 1234 R 8,0 9096 4096 2.5\n"), InputKind::Trace);
         assert_eq!(kind("a.fio", "\0\x01"), InputKind::Trace);
         assert_eq!(kind("a.csv", "128166372003061629,hm,1,Read,383496192,32768,413\n"), InputKind::Trace);

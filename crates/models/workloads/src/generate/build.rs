@@ -77,7 +77,9 @@ impl JobSpec {
             let aligned = self.blockalign.each()[*dir].unwrap_or(0);
             self.sizes(*dir).iter().chain([&aligned]).any(|n| !n.is_multiple_of(SECTOR_BYTES))
         };
-        if self.used().iter().any(odd) { 1 } else { SECTOR_BYTES }
+        let step =
+            self.rw.access == Access::Sequential && !self.rw.modifier.unsigned_abs().is_multiple_of(SECTOR_BYTES);
+        if step || self.used().iter().any(odd) { 1 } else { SECTOR_BYTES }
     }
 
     /// Whether the kernel takes I/Os of any number of bytes: those through the page cache. Discards are rounded here.
@@ -137,12 +139,17 @@ impl JobSpec {
                 return refuse("rate_iops", "rate limits the same direction; give one of the two");
             }
         }
-        if self.rw.access == Access::Sequential && !self.rw.modifier.unsigned_abs().is_multiple_of(SECTOR_BYTES) {
+        // Through the page cache every byte is an address.
+        let whole = self.direct && self.rw.mix != Mix::Trim;
+        if whole
+            && self.rw.access == Access::Sequential
+            && !self.rw.modifier.unsigned_abs().is_multiple_of(SECTOR_BYTES)
+        {
             return refuse("rw", format!("the offset modifier {} is not a multiple of 512 bytes", self.rw.modifier));
         }
         for (key, extent) in [("offset", Some(self.offset)), ("offset_increment", Some(self.offset_increment))] {
             if let Some(Extent::Bytes(n)) =
-                extent.filter(|e| matches!(e, Extent::Bytes(n) if !n.is_multiple_of(SECTOR_BYTES)))
+                extent.filter(|e| whole && matches!(e, Extent::Bytes(n) if !n.is_multiple_of(SECTOR_BYTES)))
             {
                 return refuse(key, format!("{n} bytes is not a multiple of 512"));
             }

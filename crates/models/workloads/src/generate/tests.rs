@@ -440,6 +440,8 @@ fn buffered_ios_of_any_size_take_whole_pages() {
     let inside =
         |want: &Want| want.sector.is_multiple_of(8) && want.sector + u64::from(want.sectors) <= 10_000_000 / 512;
     assert!(random.iter().all(inside));
+    let steps = wants(&[("rw", "read:700"), ("direct", "0"), ("bs", "4k"), ("offset", "100"), ("size", "64k")], 3);
+    assert_eq!(steps.iter().map(|want| (want.sector, want.sectors)).collect::<Vec<_>>(), [(0, 8), (8, 16), (16, 16)]);
 }
 
 #[test]
