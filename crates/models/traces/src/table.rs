@@ -207,7 +207,7 @@ impl Fields<'_> {
     fn complete(&mut self, timed: bool) {
         let r = &mut self.record;
         if let (None, Some(service)) = (r.latency, self.service) {
-            r.latency = Some(r.wait.unwrap_or_default() + service);
+            r.latency = Some(Nanos(r.wait.unwrap_or_default().0.saturating_add(service.0)));
         }
         match (self.completed, r.latency) {
             (Some(completed), None) if timed => r.latency = completed.checked_sub(r.time.0).map(Nanos),
@@ -267,9 +267,14 @@ impl Table {
         if dated {
             return Some(ns);
         }
-        self.days += u64::from(ns + number::DAY_NS / 2 < self.last_clock);
-        self.last_clock = ns;
-        Some(ns + self.days * number::DAY_NS)
+        let half = number::DAY_NS / 2;
+        // Around midnight the times of a line may be of two days.
+        let before = self.days > 0 && ns > self.last_clock + half;
+        if !before {
+            self.days += u64::from(ns + half < self.last_clock);
+            self.last_clock = ns;
+        }
+        Some(ns.wrapping_add((self.days - u64::from(before)).wrapping_mul(number::DAY_NS)))
     }
 
     /// Takes the value of a column; the error is what was expected.

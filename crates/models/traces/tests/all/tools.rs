@@ -61,6 +61,10 @@ fn the_queue_of_biosnoop_is_part_of_the_latency() {
     let clock = "TIME         COMM PID DISK T SECTOR BYTES P LAT(ms)\n\
                  23:59:59.900 a 1 sda R 8 4096 R 100.0\n00:00:00.100 a 1 sda R 16 4096 S 100.0\n";
     assert_eq!(arrivals(&plain(clock).1), [0, 200_000]);
+    let midnight = "23:59:59.9;00:00:00.1;R;8\n23:59:59.95;00:00:00.2;R;16\n00:00:01;00:00:02;R;24\n";
+    let (_, records) = read(midnight, &by("time_s,completed_s,op,lba"));
+    assert_eq!(arrivals(&records), [0, 50_000, 1_100_000]);
+    assert_eq!(records.iter().map(|r| r.latency.unwrap().0 / 1_000_000).collect::<Vec<_>>(), [200, 250, 1000]);
 }
 
 #[test]
@@ -170,13 +174,14 @@ fn headers_of_archives_select_format_and_units() {
     assert_eq!(plain(bare).0.format(), Format::Systor);
 }
 
-#[test]
-fn windows_traces_have_each_request_once_at_its_arrival() {
-    let text = "BeginHeader\n  DiskRead, TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum, IrpFlags, DiskSvcTime, I/O Pri, VolSnap, FileObject, FileName\nEndHeader\n\
+const ETW: &str = "BeginHeader\n  DiskRead, TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum, IrpFlags, DiskSvcTime, I/O Pri, VolSnap, FileObject, FileName\nEndHeader\n\
                 DiskReadInit, 1000, p1 ( 980), 68, 0xf\n\
                 DiskRead, 2000, p1 ( 980), 68, 0xf, 0x1000, 0x00002000, 1000, 3, 0x43, 400, 0, Unknown, 0xf, \"f\"\n\
                 DiskWrite, 2100, p1 ( 980), 68, 0xf, 0x2000, 0x00001000, 1500, 3, 0x43, 1500, 0, Unknown, 0xf, \"f\"\n";
-    let (reader, records) = plain(text);
+
+#[test]
+fn windows_traces_have_each_request_once_at_its_arrival() {
+    let (reader, records) = plain(ETW);
     assert_eq!((reader.format(), records.len()), (Format::Etw, 2));
     assert_eq!(arrivals(&records), [0, 400]);
     let read = records.iter().find(|r| r.op == Op::Read).unwrap();
@@ -250,6 +255,19 @@ fn column() -> impl Strategy<Value = (String, Vec<String>)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Text of tools with a few bytes changed is read to its end, or refused.
+    #[test]
+    fn no_mutation_panics(which in 0usize..3, edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..12)) {
+        let mut bytes = [BIOSNOOP, FTRACE, ETW][which].as_bytes().to_vec();
+        for (at, byte, digits) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = if digits { b"0123456789-:. +,\n@"[usize::from(byte) % 18] } else { byte };
+        }
+        if let Ok(mut reader) = open_reader("t", Box::new(Cursor::new(bytes)), &Options::default()) {
+            while let Ok(Some(_)) = reader.next_record() {}
+        }
+    }
 
     /// Whatever list is proposed for a header can be typed, and reads the file.
     #[test]

@@ -225,6 +225,10 @@ fn files_are_parts_of_the_device_and_a_note_says_so() {
             "j.fio:6: job \"b\": its 4 files are equal parts of the one device, and take the I/Os in turn",
         ]
     );
+    let two =
+        read("[a]\ndirect=1\nfilename=/dev/sdb\n[b]\ndirect=1\nfilename=/dev/sdc\n[c]\ndirect=1\nfilename=/dev/sdb\n");
+    let note = "jobs on /dev/sdb, /dev/sdc: one device stands for all of them; for each drive alone, give its jobs";
+    assert_eq!(two.warnings.iter().map(|w| w.text.as_str()).collect::<Vec<_>>(), [note]);
     let sizes = read("[a]\ndirect=1\nnrfiles=4\nfilesize=1m-3m\nfile_service_type=sequential\n");
     assert_eq!((sizes.jobs[0].spec.size, sizes.jobs[0].spec.nrfiles), (Some(Extent::Bytes(8 << 20)), 1));
 }
