@@ -9,7 +9,7 @@ use dumbwaiter_block::hint::nearest;
 use crate::fio::state::{
     Given, JobState, base, cpu_list, cpu_mask, cpu_policy, file_names, file_service, file_size, trace_files,
 };
-use crate::generate::parse::{Parsed, block_size, per_dir, switch, whole_percent};
+use crate::generate::parse::{Parsed, block_size, block_split, per_dir, switch, whole_percent};
 use crate::generate::{BlockSize, BurstProcess, Distribution, JobSpec, RateProcess, Scalar};
 use crate::generate::{Sequencer, SubmitMode, ThinkBlocks};
 use dumbwaiter_text::units::{BareTime, Prefixes};
@@ -199,7 +199,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     ),
     job!("io_size io_limit", io_size, UnlessZero(SIZE_OR_SHARE), "bytes or percent to transfer"),
     job!("number_ios", number_ios, UnlessZero(Amount("a number of I/Os")), "I/Os after which the job ends"),
-    job!("loops", loops, Optional(Number(1, ANY)), "passes over size"),
+    job!("loops", loops, UnlessZero(Number(0, ANY)), "passes over size"),
     job!("time_based", time_based, Optional(FLAG), "continue until runtime, whatever was transferred"),
     job!("runtime timeout", runtime, UnlessZero(SECONDS), "time after the start and ramp_time"),
     job!("startdelay start_delay", startdelay, Delay, "time before the start, or a range of times"),
@@ -334,7 +334,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     ),
     ignored(
         "random numbers are always seeded here, without a map that can be exhausted",
-        "softrandommap random_generator",
+        "softrandommap random_generator use_os_rand rwmixcycle",
     ),
     ignored(
         "what submission costs the CPU, and who pays",
@@ -410,11 +410,13 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
 ];
 
 fn block_ranges(job: &mut JobSpec, text: &str, prefixes: Prefixes) -> Parsed<()> {
-    block_splits(job, &text.replace('/', ",").replace(':', "-"), prefixes)
+    let text = text.replace('/', ",").replace(':', "-");
+    job.bs = per_dir(&text, job.bs.clone(), |text| block_size(text, prefixes))?;
+    Ok(())
 }
 
 fn block_splits(job: &mut JobSpec, text: &str, prefixes: Prefixes) -> Parsed<()> {
-    job.bs = per_dir(text, job.bs.clone(), |text| block_size(text, prefixes))?;
+    job.bs = per_dir(text, job.bs.clone(), |text| block_split(text, prefixes).or_else(|_| block_size(text, prefixes)))?;
     Ok(())
 }
 

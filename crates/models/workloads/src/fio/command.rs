@@ -134,8 +134,12 @@ fn starts(words: &[(usize, String)]) -> Option<usize> {
         matches!(name.trim_start_matches(['$', '#', '%', '>']), "fio" | "fio.exe")
     };
     let option =
-        |word: &str| undashed(word).is_some_and(|name| name.starts_with(char::is_alphabetic)) || word.ends_with(".fio");
+        |word: &str| undashed(word).is_some_and(|name| name.starts_with(char::is_alphabetic)) || is_job_file(word);
     words.windows(2).take(24).position(|pair| program(&pair[0].1) && option(&pair[1].1))
+}
+
+fn is_job_file(word: &str) -> bool {
+    [".fio", ".ini", ".job"].iter().any(|end| word.ends_with(end))
 }
 
 /// An option's word without its dashes, which a word processor may have changed.
@@ -261,7 +265,7 @@ fn of_command(command: &Command, all: &mut Sections) -> Result<(), Wrong> {
         };
         let own = key.replace('-', "_");
         let takes = !FLAGS.contains(&key) && !WITHOUT_VALUE.contains(&own.as_str());
-        let follows = |word: &str| undashed(word).is_none() && (!word.ends_with(".fio") || key == "output");
+        let follows = |word: &str| undashed(word).is_none() && (!is_job_file(word) || key == "output");
         if value.is_none() && takes && words.peek().is_some_and(|(_, next)| follows(next)) {
             value = words.next().map(|(_, next)| next.clone());
         }

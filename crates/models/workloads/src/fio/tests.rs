@@ -206,6 +206,7 @@ fn the_rest_of_a_split_goes_to_the_last_of_its_largest_parts() {
     let split = |text: &str| read(&format!("[a]\nbssplit={text}\n")).jobs.remove(0).spec.bs.read;
     assert_eq!(split("4k/50:8k/20:16k/10"), BlockSize::Split(vec![(4096, 70.0), (8192, 20.0), (16384, 10.0)]));
     assert_eq!(split("4k/33:16k/33:64k/33"), BlockSize::Split(vec![(4096, 33.0), (16384, 33.0), (65536, 34.0)]));
+    assert_eq!(split("4k:16k"), BlockSize::Split(vec![(4096, 50.0), (16384, 50.0)]));
     assert!(refused("[a]\nbssplit=4k/60:8k/60\n").contains("these sum to 120"));
 }
 

@@ -147,12 +147,17 @@ fn split<T>(mut parts: Vec<(T, f64)>) -> Vec<(T, f64)> {
     parts
 }
 
+/// `4k/60:16k/40`, `4k/60:16k` or `4k:16k`.
+pub(crate) fn block_split(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
+    let parts = split(shares_given(text, 64, |t| units::size(t, prefixes))?);
+    Ok(if parts.len() == 1 { BlockSize::Fixed(parts[0].0) } else { BlockSize::Split(parts) })
+}
+
 /// `4k`, `4k-64k`, `4k/60:16k/40` or `32k:1.0:4k-256k` (log-normal: median, sigma, limits).
 pub(crate) fn block_size(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
     let size = |t: &str| units::size(t, prefixes);
     if text.contains('/') {
-        let parts = split(shares_given(text, 64, size)?);
-        return Ok(if parts.len() == 1 { BlockSize::Fixed(parts[0].0) } else { BlockSize::Split(parts) });
+        return block_split(text, prefixes);
     }
     let mut parts = text.splitn(3, ':');
     match (parts.next().unwrap_or(""), parts.next(), parts.next()) {
