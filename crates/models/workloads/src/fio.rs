@@ -7,6 +7,8 @@
 
 mod command;
 mod expression;
+mod outside;
+mod shell;
 pub(crate) mod state;
 mod text;
 
@@ -20,27 +22,11 @@ use dumbwaiter_block::hint::suggest;
 
 use crate::generate::{Extent, JobSpec, Mix};
 use crate::options::{self, Effect, OPTIONS};
-pub use command::is_command_line;
 use dumbwaiter_text::units::Prefixes;
+pub use outside::{Outside, ReadFile};
+pub use shell::is_command_line;
 use state::{Given, JobState};
 use text::{At, Section, Sections, Setting};
-
-/// What a job file may refer to.
-pub struct Outside<'a> {
-    /// The value of an environment variable.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The name and text of a file that the first names as the second (`include`), or why it cannot be read.
-    pub file: ReadFile<'a>,
-}
-
-/// Name and text of a file that the first names as the second.
-pub type ReadFile<'a> = &'a dyn Fn(&str, &str) -> Result<(String, String), String>;
-
-impl Outside<'static> {
-    /// Nothing: no variables and no other files.
-    pub const NOTHING: Outside<'static> =
-        Outside { variable: &|_| None, file: &|_, name| Err(format!("{name}: no such file")) };
-}
 
 /// A job file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,12 +112,12 @@ const INSTANCES_MAX: u32 = 65_535;
 /// # Errors
 /// The line, the option and the expected value.
 pub fn parse(text: &str, path: &str, outside: &Outside) -> Result<FioFile, FioError> {
-    let (mut warnings, mut sections) = (Vec::new(), Sections::new(path, outside));
+    let (mut found, mut sections) = (Vec::new(), Sections::new(path, outside));
     let read = match is_command_line(text) {
-        true => command::sections(text, &mut sections, &mut warnings),
+        true => command::sections(text, &mut sections, &mut found),
         false => sections.read(text, 0, 0).map(|()| vec![std::mem::take(&mut sections.found)]),
     };
-    let mut reader = Reader { files: sections.files, warnings: Vec::new(), ignored: Vec::new() };
+    let mut reader = Reader { files: sections.files, warnings: found, ignored: Vec::new() };
     let groups = read.map_err(|(at, reason)| reader.error(at, reason))?;
     let mut jobs = Vec::new();
     for sections in &groups {
@@ -151,7 +137,7 @@ pub fn parse(text: &str, path: &str, outside: &Outside) -> Result<FioFile, FioEr
     reader.warnings.sort_by_key(|(at, _)| *at);
     let Reader { files, warnings: found, .. } = reader;
     let named = |(at, text): (At, String)| FioWarning { path: files[at.file].clone(), line: at.line, text };
-    warnings.extend(found.into_iter().map(named));
+    let warnings = found.into_iter().map(named).collect();
     Ok(FioFile { jobs: jobs.into_iter().map(|(_, job)| job).collect(), warnings })
 }
 

@@ -13,7 +13,7 @@ use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 use dumbwaiter_workloads::fio;
 
-use crate::command::quoted;
+use crate::quoted::quoted;
 use crate::until::Until;
 
 /// A comparison to run: a scenario, and the goal of the recommendation.

@@ -306,10 +306,10 @@ fn command_lines_have_several_jobs_files_and_variables() {
     assert_eq!(refused("fio --iodpeth=4 --name=a"), "j.fio:1: unknown option `iodpeth`; did you mean `iodepth`?");
     let notes = read("output:\n# ionice -c3 fio --name=a --direct=1 --size=1m\nbw=4\nmore\n").warnings;
     assert_eq!(
-        notes[0].to_string(),
+        notes[1].to_string(),
         "j.fio:2: ionice before fio is left out: give the job prioclass, nice or cpus_allowed"
     );
-    assert_eq!(notes[1].text, "lines that are no fio command are left out: 3, the first \"output:\"");
+    assert_eq!(notes[0].text, "lines that are no fio command are left out: 3, the first \"output:\"");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The text of a job file: sections with their settings, variables filled in, other files included.
 
-use super::{Outside, command};
+use super::outside::Outside;
+use super::shell::is_shell;
 
 /// Where something is written: the number of the file among those that are read, and the line from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +50,7 @@ impl<'a> Sections<'a> {
         for (number, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let at = At { file, line: number + 1 };
             let content = uncommented(raw).trim();
-            if content.is_empty() || command::is_shell(content) {
+            if content.is_empty() || is_shell(content) {
                 continue;
             }
             if let Some(rest) = content.strip_prefix('[') {
