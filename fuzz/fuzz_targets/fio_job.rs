@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let environment = |name: &str| (name.len() < 8).then(|| "1m".to_string());
-    match fio::parse(&text, "fuzz.fio", &environment) {
+    match fio::parse(&text, "fuzz.fio", &fio::Outside { variable: &environment, ..fio::Outside::NOTHING }) {
         Err(error) => assert!(error.line >= 1 && !error.reason.is_empty()),
         Ok(file) => {
             for job in file.jobs.iter().take(2) {

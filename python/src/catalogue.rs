@@ -209,7 +209,9 @@ pub(crate) fn trace_write(
     let columns = columns.map(traces::Columns::parse).transpose().map_err(plain)?;
     let write = move |control: &Control| {
         let mut reader = traces::open_reader("table", rows.open(), &read)?;
-        traces::convert(&mut reader, &path, format, columns.as_ref(), &|| control.cancelled())
+        traces::convert(&mut reader, &path, format, columns.as_ref(), &traces::Filter::default(), &|| {
+            control.cancelled()
+        })
     };
     Stop::new().run(py, write)?.map(|written| written.records).map_err(plain)
 }

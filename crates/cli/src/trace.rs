@@ -5,10 +5,15 @@ use std::path::PathBuf;
 use crate::terminal::{formats_text, records_text, trace_text};
 use anyhow::{Result, anyhow};
 use dumbwaiter_measure::grouped;
-use dumbwaiter_traces::{self as traces, Arrival, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
+use dumbwaiter_traces::{
+    self as traces, Arrival, Columns, Filter, Format, Options, StatOptions, TraceReader, TraceStat,
+};
 
 use crate::args::{Reading, Trace, TraceCommand, TraceConvert, TraceHead, TraceStat as StatArgs};
-use crate::{Ended, output};
+use crate::{Ended, input, output};
+
+/// Records that `head` reads to count what is left out.
+const HEAD_RECORDS: u64 = 100_000;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Trace) -> Result<Ended> {
@@ -64,8 +69,16 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
             )
         })?,
     };
+    let filter = Filter {
+        start: input::time_if("--start", args.start.as_ref())?.unwrap_or_default(),
+        end: input::time_if("--end", args.end.as_ref())?,
+        devices: args.device.clone(),
+        tasks: args.process.clone(),
+        skip: args.skip,
+        records: args.records,
+    };
     let mut reader = open(std::slice::from_ref(&args.from), &args.reading)?;
-    let written = traces::convert(&mut reader, &args.to_file, format, columns.as_ref(), &|| false)?;
+    let written = traces::convert(&mut reader, &args.to_file, format, columns.as_ref(), &filter, &|| false)?;
     crate::tell!(
         "{} records of {} written to {} as {}",
         grouped(written.records),
@@ -76,15 +89,31 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
     for skipped in reader.skipped().iter().chain(&reader.changed()).chain(&written.left_out).chain(&written.lost) {
         crate::tell!("note: {} records: {}", grouped(skipped.count), skipped.reason);
     }
+    if let Some(line) = reader.example() {
+        crate::tell!("note: the first that is left out is {line}");
+    }
     Ok(Ended::Done)
 }
 
 fn head(args: &TraceHead) -> Result<Ended> {
     let mut reader = open(&args.files, &args.reading)?;
     let mut records = Vec::new();
-    while (records.len() as u64) < args.records {
-        let Some(record) = reader.next_record()? else { break };
-        records.push(record);
+    let mut read = 0;
+    // What is left out is said first, also of what is not shown.
+    while let Some(record) = reader.next_record()? {
+        read += 1;
+        if (records.len() as u64) < args.records {
+            records.push(record);
+        } else if read >= HEAD_RECORDS {
+            break;
+        }
+    }
+    let of = if read >= HEAD_RECORDS { format!(" (of the first {})", grouped(read)) } else { String::new() };
+    for counted in reader.skipped().iter().chain(&reader.changed()) {
+        crate::tell!("note: {} records{of}: {}", grouped(counted.count), counted.reason);
+    }
+    if let Some(line) = reader.example() {
+        crate::tell!("note: the first that is left out is {line}");
     }
     output::print(&records_text(&records, output::style()))?;
     Ok(Ended::Done)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 use dumbwaiter_fidelity::recording::{Recording, RowKind};
 use dumbwaiter_workloads::Next;
-use dumbwaiter_workloads::fio::{self, FioFile, FioJob};
+use dumbwaiter_workloads::fio::{self, FioFile, FioJob, Outside};
 use dumbwaiter_workloads::generate::{BuildContext, Extent, Mix, PerDir};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn descriptions() -> Vec<PathBuf> {
 fn job_files(about: &Value, name: &str) -> Vec<FioFile> {
     let groups = about["groups"].as_array().into_iter().flatten().map(|group| &group["job"]);
     let texts = groups.chain([&about["job"]]).filter_map(Value::as_str);
-    texts.map(|text| fio::parse(text, name, &|_| None).unwrap()).collect()
+    texts.map(|text| fio::parse(text, name, &Outside::NOTHING).unwrap()).collect()
 }
 
 /// The first I/Os of a job whose I/Os complete at once.

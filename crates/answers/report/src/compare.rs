@@ -246,11 +246,11 @@ pub(crate) mod tests {
           echo 'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", \
             KERNEL=="sd*", ATTR{queue/rotational}=="0", \
             ATTR{queue/scheduler}="mq-deadline"' |
-            sudo tee /etc/udev/rules.d/60-io-scheduler-sdX.rules
+            sudo tee /etc/udev/rules.d/99-zz-io-scheduler-sdX.rules
           sudo udevadm control --reload
         Undo:
           echo mq-deadline | sudo tee /sys/block/sdX/queue/scheduler
-          sudo rm /etc/udev/rules.d/60-io-scheduler-sdX.rules
+          sudo rm /etc/udev/rules.d/99-zz-io-scheduler-sdX.rules
           sudo udevadm control --reload
 
             scheduler      desktop p99 ms    MB/s    read p99 ms    write p99 ms

@@ -39,6 +39,7 @@ pub(crate) enum TraceCommand {
 Examples:
   dumbwaiter trace convert in.blkparse.zst out.dwt
   dumbwaiter trace convert in.csv out.csv.zst --to msr
+  dumbwaiter trace convert in.blkparse out.dwt --device 8,16 --start 10s --end 20s
   dumbwaiter trace convert in.txt out.iolog --columns time_s,op,offset_sectors,size_bytes --to iolog3")]
     Convert(TraceConvert),
     /// Print the first records of a trace
@@ -72,6 +73,24 @@ pub(crate) struct TraceConvert {
     /// Columns of the output file, for `--to columns`
     #[arg(long, value_name = "NAME,…")]
     pub(crate) to_columns: Option<String>,
+    /// Only records from this time after the first
+    #[arg(long, value_name = "TIME", help_heading = "Part")]
+    pub(crate) start: Option<String>,
+    /// Only records before this time after the first
+    #[arg(long, value_name = "TIME", help_heading = "Part")]
+    pub(crate) end: Option<String>,
+    /// Only records of this device: a number, major,minor or a name of the trace; may be given several times
+    #[arg(long, value_name = "DEVICE", help_heading = "Part")]
+    pub(crate) device: Vec<String>,
+    /// Only records of this process: a number or a name of the trace; may be given several times
+    #[arg(long, value_name = "PROCESS", help_heading = "Part")]
+    pub(crate) process: Vec<String>,
+    /// Without the first N of these
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Part")]
+    pub(crate) skip: u64,
+    /// At most N of these
+    #[arg(long, value_name = "N", help_heading = "Part")]
+    pub(crate) records: Option<u64>,
     #[command(flatten)]
     pub(crate) reading: Reading,
 }

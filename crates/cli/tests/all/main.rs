@@ -5,6 +5,7 @@ mod cli;
 mod common;
 mod energy;
 mod inputs;
+mod pasted;
 mod pilot;
 mod real;
 mod real_bench;

@@ -1,4 +1,4 @@
-//! Scenarios from fio job files.
+//! Scenarios from fio job files and command lines.
 //!
 //! fio creates files; a scenario has a device. A job addresses the device itself if it has an `offset`, a `size` in
 //! percent or none, or names a device (`filename=/dev/…`). All other jobs use files: these are placed after each other,
@@ -6,27 +6,28 @@
 //! without a name each has its own, as in fio.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_workloads::fio::{self, FioJob};
+use dumbwaiter_workloads::fio::{self, FioFile, FioJob, Outside};
 use dumbwaiter_workloads::generate::Extent;
 
-use crate::file::check_text;
+use crate::file::{check_text, read_text};
 use crate::names::DistinctNames;
 use crate::{Error, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Scenario {
-    /// Converts the text of a fio job file to a scenario, and returns the warnings. Errors name `path`; `environment`
-    /// gives the values of `${VAR}`. Control groups become tenants. The duration is that of the jobs, stage after
+    /// Converts the text of a fio job file or command line to a scenario, and returns the warnings. Errors name `path`;
+    /// `environment` gives the values of `${VAR}`. Files that it includes are read. Control groups become tenants. The duration is that of the jobs, stage after
     /// stage; without a run time it is open, and the scenario ends with its jobs.
     ///
     /// # Errors
     /// The line and option that are wrong.
     pub fn from_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<(Scenario, Vec<String>), Error> {
         check_text(text, path)?;
-        let file = fio::parse(text, path, environment)?;
+        let file = parse(text, path, environment, &|name| read_text(Path::new(name)))?;
         let jobs = &file.jobs;
         let mut longest: BTreeMap<u32, Option<Nanos>> = BTreeMap::new();
         for job in jobs {
@@ -45,7 +46,7 @@ impl Scenario {
             tenants[at].weight = weight.unwrap_or(tenants[at].weight);
             tenants[at].tasks.push(task);
         }
-        let stem = std::path::Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let scenario = Scenario {
             name: stem.unwrap_or_default(),
             duration: total.map(|total| Nanos(total.0.saturating_sub(warmup.0))).filter(|time| *time > Nanos::ZERO),
@@ -66,9 +67,9 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::from_fio`].
     pub fn drives_of_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<Vec<String>, Error> {
-        let file = fio::parse(text, path, environment)?;
-        let named = file.jobs.into_iter().filter_map(|job| job.filename);
-        let drives: BTreeSet<String> = named.filter(|name| name.starts_with("/dev/")).collect();
+        let file = parse(text, path, environment, &|name| read_text(Path::new(name)))?;
+        let named = file.jobs.into_iter().flat_map(|job| job.filenames);
+        let drives: BTreeSet<String> = named.filter(|name| is_device(name)).collect();
         Ok(drives.into_iter().collect())
     }
 
@@ -90,7 +91,7 @@ impl Scenario {
                     resolved.push(task);
                     continue;
                 };
-                let file = fio::parse(&read(path)?, path, environment)?;
+                let file = parse(&read(path)?, path, environment, read)?;
                 warnings.extend(file.warnings.iter().map(|w| w.to_string()));
                 for (_, _, job) in tasks(&file.jobs) {
                     resolved.push(Task {
@@ -111,6 +112,25 @@ impl Scenario {
         }
         Ok(warnings)
     }
+}
+
+/// Parses a job file. What it includes is looked for where the program runs, as fio does, and then beside it.
+fn parse(
+    text: &str,
+    path: &str,
+    environment: Environment<'_>,
+    read: &dyn Fn(&str) -> Result<String, Error>,
+) -> Result<FioFile, Error> {
+    let file = |from: &str, name: &str| {
+        let beside = Path::new(from).with_file_name(name).to_string_lossy().into_owned();
+        let found = read(name).map(|text| (name.to_owned(), text));
+        found.or_else(|error| read(&beside).map(|text| (beside, text)).map_err(|_| error.to_string()))
+    };
+    Ok(fio::parse(text, path, &Outside { variable: environment, file: &file })?)
+}
+
+fn is_device(name: &str) -> bool {
+    name.starts_with("/dev/")
 }
 
 /// The tasks of a file's jobs, each with the name and weight of its tenant.
@@ -152,9 +172,7 @@ fn lay_out(jobs: &[FioJob]) -> Vec<(Extent, Extent)> {
     const MIB: u64 = 1 << 20;
     let aligned = |n: u64| n.div_ceil(MIB).saturating_mul(MIB);
     let file_size = |job: &FioJob| match job.spec.size {
-        Some(Extent::Bytes(size)) if !job.placed && !job.filename.as_ref().is_some_and(|f| f.starts_with("/dev/")) => {
-            Some(size)
-        }
+        Some(Extent::Bytes(size)) if !job.placed && !job.filenames.iter().any(|name| is_device(name)) => Some(size),
         _ => None,
     };
     let end = |job: &FioJob| match (job.spec.offset, job.spec.offset_increment, job.spec.size) {
@@ -164,15 +182,15 @@ fn lay_out(jobs: &[FioJob]) -> Vec<(Extent, Extent)> {
         _ => 0,
     };
     let mut free = aligned(jobs.iter().map(end).max().unwrap_or(0));
-    let mut named = BTreeMap::<&str, u64>::new();
+    let mut named = BTreeMap::<&[String], u64>::new();
     // A shared file has the length of its largest user.
     for job in jobs {
-        if let (Some(name), Some(size)) = (&job.filename, file_size(job)) {
-            let longest = named.entry(name).or_default();
+        if let (false, Some(size)) = (job.filenames.is_empty(), file_size(job)) {
+            let longest = named.entry(&job.filenames).or_default();
             *longest = size.max(*longest);
         }
     }
-    let mut starts = BTreeMap::<&str, u64>::new();
+    let mut starts = BTreeMap::<&[String], u64>::new();
     let mut take = |size: u64| {
         let start = free;
         free = free.saturating_add(aligned(size));
@@ -180,15 +198,15 @@ fn lay_out(jobs: &[FioJob]) -> Vec<(Extent, Extent)> {
     };
     let place = |job| -> (Extent, Extent) {
         let job: &FioJob = job;
-        match (file_size(job), &job.filename) {
+        match (file_size(job), job.filenames.as_slice()) {
             (None, _) => (job.spec.offset, job.spec.offset_increment),
-            (Some(_), Some(name)) => {
-                let start = *starts.entry(name).or_insert_with(|| take(named[name.as_str()]));
-                (Extent::Bytes(start), Extent::Bytes(0))
-            }
-            (Some(size), None) => {
+            (Some(size), []) => {
                 let start = take(aligned(size).saturating_mul(u64::from(job.numjobs)));
                 (Extent::Bytes(start), Extent::Bytes(aligned(size)))
+            }
+            (Some(_), names) => {
+                let start = *starts.entry(names).or_insert_with(|| take(named[names]));
+                (Extent::Bytes(start), Extent::Bytes(0))
             }
         }
     };

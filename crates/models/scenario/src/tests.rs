@@ -264,7 +264,8 @@ fn contradictions_name_the_place() {
     );
     assert_eq!(
         refused(&format!("duration = 1\n[[task]]\nname = \"t\"\nbs = 1000\n{task}")),
-        r#"task "t" of tenant "default": bs: 1000 bytes is not a multiple of 512; a block device has 512-byte sectors"#
+        "task \"t\" of tenant \"default\": bs: 1000 bytes is not a multiple of 512; a block device has 512-byte sectors, and direct \
+         I/O takes whole ones (buffered: direct=0)"
     );
     assert_eq!(refused("queue_depth = 0"), "queue_depth: 0 is not a number from 1");
     assert_eq!(refused("replicates = 0"), "replicates: 0 is not a number from 1");
@@ -378,6 +379,16 @@ fn fio_jobs_with_an_offset_keep_it() {
 }
 
 #[test]
+fn a_job_with_several_files_has_one_region() {
+    let text = "[global]\ndirect=1\n[a]\nsize=4m\nnrfiles=4\n[b]\nsize=2m\nfilename=x:y\n[c]\nsize=2m\nfilename=x:y\n[d]\nfilename=/dev/sdb:/dev/sdc\n";
+    let (scenario, _) = from_fio(text);
+    let expected = [("a", 0, 4), ("b", 4, 0), ("c", 4, 0), ("d", 0, 0)];
+    assert_eq!(regions(&scenario), expected.map(|(name, at, step)| (name.to_string(), at, step)));
+    let drives = Scenario::drives_of_fio(text, "j.fio", &|_| None).unwrap();
+    assert_eq!(drives, ["/dev/sdb", "/dev/sdc"]);
+}
+
+#[test]
 fn fio_iologs_become_traces() {
     let text = "[replay]\ndirect=1\nread_iolog=a.log:b.log\nnumjobs=3\nreplay_no_stall=1\nioengine=libaio\niodepth=8\n";
     let (scenario, _) = from_fio(text);
@@ -404,8 +415,15 @@ fn a_scenario_may_take_fio_files() {
     let names: Vec<(&str, u32)> = scenario.tasks().map(|(_, t)| (t.name.as_str(), t.count)).collect();
     assert_eq!(names, [("old/a", 2), ("old/b", 2)]);
     scenario.validate(&anything, &anything).unwrap();
-    write("jobs.fio", "[a]\nnrfiles=3\n");
-    assert!(Scenario::load(&path).unwrap_err().to_string().starts_with("jobs.fio:2: nrfiles=3 would change the I/O"));
+    write("jobs.fio", "[a]\nverify=md5\n");
+    assert!(Scenario::load(&path).unwrap_err().to_string().starts_with("jobs.fio:2: verify=md5 would change the I/O"));
+    write("jobs.fio", "include more.fio\n");
+    write("more.fio", "[c]\ndirect=1\nnrfiles=3\nsize=9m\n");
+    let (scenario, _) = Scenario::load(&path).unwrap();
+    assert_eq!(scenario.tasks().map(|(_, t)| t.name.as_str()).collect::<Vec<_>>(), ["old/c"]);
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap().to_toml(), scenario.to_toml());
+    write("jobs.fio", "fio --rw=read --size=1m --direct=1 --name=d\n");
+    assert_eq!(Scenario::load(&path).unwrap().0.tasks().next().unwrap().1.name, "old/d");
     std::fs::remove_file(folder.path().join("jobs.fio")).unwrap();
     assert!(matches!(Scenario::load(&path), Err(Error::Io { path, .. }) if path.ends_with("jobs.fio")));
     let unread = Scenario::from_toml(toml, "x").unwrap();

@@ -12,6 +12,7 @@ use dumbwaiter_block::{Flags, Nanos, Op};
 use super::error::Error;
 use super::input::Input;
 use super::number;
+use super::operation::rwbs;
 use super::record::{Arrival, Counts, Event, Known, Record, Span};
 use super::record_writer::{Expressible, Lost, RecordWriter, Writing};
 use super::table::TOO_LONG;
@@ -123,6 +124,10 @@ impl Source for EarlyFirst {
         }
     }
 
+    fn example(&self) -> Option<String> {
+        self.rest.example()
+    }
+
     fn skipped(&self) -> Counts {
         let mut all = self.rest.skipped();
         all.merge(&self.skipped);
@@ -158,7 +163,7 @@ const SUMMARY: [&[u8]; 18] = [
 
 /// A device number, `major,minor`.
 #[inline]
-fn device(text: &[u8]) -> Option<u32> {
+pub(crate) fn device(text: &[u8]) -> Option<u32> {
     let comma = text.iter().position(|b| *b == b',')?;
     let major = number::unsigned32(&text[..comma]).filter(|n| *n < 1 << 12)?;
     let minor = number::unsigned32(&text[comma + 1..]).filter(|n| *n < 1 << 20)?;
@@ -244,10 +249,10 @@ impl LineParser for Blkparse {
             return Line::Ignored;
         }
         let arrives = action[0] == self.arrival.letter() as u8;
-        let rwbs = next();
-        let Some((op, flags)) = operation(rwbs) else {
-            if rwbs.is_empty() || !rwbs.iter().all(u8::is_ascii_alphabetic) {
-                return Fault::field(line, rwbs, "an operation such as R, WS or FWFS");
+        let word = next();
+        let Some((op, flags)) = rwbs(word) else {
+            if word.is_empty() || !word.iter().all(u8::is_ascii_alphabetic) {
+                return Fault::field(line, word, "an operation such as R, WS or FWFS");
             }
             return if arrives { Line::Skip(NO_DATA) } else { Line::Ignored };
         };
@@ -277,41 +282,6 @@ pub(crate) fn arrive(op: Op, flags: Flags, pid: u32, span: Span) -> Event {
     record.task = pid;
     record.flags = flags;
     Event::Arrive(record)
-}
-
-/// Operation and flags of an RWBS field: optional `F` (preflush), one of `R W D DE WZ F N`, then `F` (FUA), `A`
-fn operation(rwbs: &[u8]) -> Option<(Op, Flags)> {
-    let mut flags = Flags::NONE;
-    let mut rest = rwbs;
-    if let [b'F', more @ ..] = rest {
-        flags = Flags::PREFLUSH;
-        rest = more;
-    }
-    let (op, rest) = match rest {
-        [b'W', b'Z', more @ ..] => (Op::WriteZeroes, more),
-        [b'W', more @ ..] => (Op::Write, more),
-        [b'R', more @ ..] => (Op::Read, more),
-        [b'D', b'E', more @ ..] => (Op::SecureErase, more),
-        [b'D', more @ ..] => (Op::Discard, more),
-        // A flush alone is printed as F, FF or FN, followed by flags.
-        [b'F' | b'N', more @ ..] if flags.has(Flags::PREFLUSH) => (Op::Flush, more),
-        more if flags.has(Flags::PREFLUSH) => (Op::Flush, more),
-        _ => return None,
-    };
-    for letter in rest {
-        flags = flags.with(match letter {
-            b'F' => Flags::FUA,
-            b'A' => Flags::RAHEAD,
-            b'S' => Flags::SYNC,
-            b'M' => Flags::META,
-            b'B' | b'U' | b'T' => Flags::NONE,
-            _ => return None,
-        });
-    }
-    if op == Op::Flush {
-        flags = flags.without(Flags::PREFLUSH);
-    }
-    Some((op, flags))
 }
 
 /// Pending D and C events by time and order, with their requests.

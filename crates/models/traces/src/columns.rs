@@ -34,6 +34,12 @@ pub(crate) enum Column {
     Latency(u64),
     /// From arrival to dispatch to the device, in units of this many ns.
     Wait(u64),
+    /// Completion, in units of this many ns: without an arrival, it is the completion less the latency.
+    Completed(u64),
+    /// From dispatch to completion, in units of this many ns.
+    Service(u64),
+    /// The event that the line tells: queued, inserted, issued, completed.
+    Event,
     /// I/O tag: its code or its name; empty or `-` if unknown to the trace.
     Tag,
     /// Ignored.
@@ -67,7 +73,8 @@ pub struct Columns {
 /// Names that [`Columns::parse`] accepts, for messages.
 pub const COLUMN_NAMES: &str = "time_{s,ms,us,ns,100ns}, gap_{s,ms,us,ns}, op, op_read1 (1 = read), op_write1 (1 = write), op_hex (bit 0 = read), \
      offset_{bytes,sectors,256,kib,4k}, size_{bytes,sectors,256,kib,4k}, device, host, major, minor, task, name, sync, io_tag, \
-     latency_{s,ms,us,ns,100ns}, wait_{s,ms,us,ns,100ns}, _ (skip)";
+     latency_{s,ms,us,ns,100ns}, wait_{s,ms,us,ns,100ns}, service_{s,ms,us,ns,100ns} (dispatch to completion), completed_{s,ms,us,ns,100ns} (instead of an \
+     arrival), event (Q, I, D, C or issue, complete), _ (skip)";
 
 impl Columns {
     /// Parses a comma-separated list of column names (see [`COLUMN_NAMES`]). `op` and an offset are required; each
@@ -104,6 +111,11 @@ impl Columns {
         &self.text
     }
 
+    /// Whether lines are in the order of completions, and requests thus not in that of their arrivals.
+    pub(crate) fn completions_only(&self) -> bool {
+        self.has(|c| matches!(c, Column::Completed(_))) && !self.has(|c| matches!(c, Column::Time(_) | Column::Gap(_)))
+    }
+
     pub(crate) fn has(&self, which: impl Fn(&Column) -> bool) -> bool {
         self.list.iter().any(which)
     }
@@ -111,7 +123,7 @@ impl Columns {
     /// The fields of the records of a trace with these columns.
     pub(crate) fn known(&self) -> Known {
         Known {
-            times: self.has(|c| matches!(c, Column::Time(_) | Column::Gap(_))),
+            times: self.has(|c| matches!(c, Column::Time(_) | Column::Gap(_) | Column::Completed(_))),
             sizes: self.has(|c| matches!(c, Column::Size(_))),
             devices: self.has(|c| matches!(c, Column::Device | Column::Host | Column::Major | Column::Minor)),
             tasks: self.has(|c| matches!(c, Column::Task)),
@@ -123,6 +135,23 @@ impl std::fmt::Display for Columns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// Whether two names of columns mean the same of a request, in whatever unit.
+pub(crate) fn same_meaning(one: &str, other: &str) -> bool {
+    let timed = |c: &Column| matches!(c, Column::Time(_) | Column::Gap(_));
+    match (column(one), column(other)) {
+        (Some(Column::Skip), _) | (_, Some(Column::Skip)) => false,
+        (Some(one), Some(other)) => {
+            std::mem::discriminant(&one) == std::mem::discriminant(&other) || timed(&one) && timed(&other)
+        }
+        _ => false,
+    }
+}
+
+/// The column of this name.
+pub(crate) fn named(name: &str) -> Option<Column> {
+    column(&name.to_ascii_lowercase())
 }
 
 /// Whether this is the name of a column.
@@ -171,6 +200,7 @@ fn column(name: &str) -> Option<Column> {
         "name" | "comm" => Column::Name,
         "sync" => Column::Sync,
         "io_tag" => Column::Tag,
+        "event" => Column::Event,
         "lbn" | "lba" | "sector" => Column::Offset(512),
         "sector256" => Column::Offset(256),
         "bytes" => Column::Size(1),
@@ -181,6 +211,8 @@ fn column(name: &str) -> Option<Column> {
                 "time" | "timestamp" | "enqueue" => Column::Time(time_unit(unit)?),
                 "gap" => Column::Gap(time_unit(unit)?),
                 "latency" | "response" | "stop" => Column::Latency(time_unit(unit)?),
+                "completed" | "completion" => Column::Completed(time_unit(unit)?),
+                "service" => Column::Service(time_unit(unit)?),
                 "wait" | "start" => Column::Wait(time_unit(unit)?),
                 "offset" => Column::Offset(length_unit(unit)?),
                 "size" | "len" | "length" => Column::Size(length_unit(unit)?),

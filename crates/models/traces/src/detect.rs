@@ -4,6 +4,7 @@ use super::columns::Columns;
 use super::error::Unclear;
 use super::format::{Format, FormatRow, ROWS, Tried};
 use super::header::{self, Header};
+use super::known_headers;
 use super::record::Event;
 use super::table::{ASSUMED_BYTES, Table};
 use super::text::{Line, first_lines};
@@ -21,11 +22,13 @@ pub(crate) struct Found {
     pub(crate) others: Vec<Format>,
     /// Names of columns that are not used.
     pub(crate) unused: Vec<String>,
+    /// The tool or archive of a known header.
+    pub(crate) source: Option<&'static str>,
 }
 
 impl Found {
     pub(crate) fn only(format: Format) -> Found {
-        Found { format, columns: None, others: Vec::new(), unused: Vec::new() }
+        Found { format, columns: None, others: Vec::new(), unused: Vec::new(), source: None }
     }
 }
 
@@ -40,6 +43,10 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Result<Option<Found>, Unclear> 
         return found(row.format);
     }
     let lines = first_lines(start, all);
+    if let Some(known) = known_headers::find(&lines) {
+        let found = Found { columns: known.columns, source: Some(known.name), ..Found::only(known.format) };
+        return Ok(Some(found));
+    }
     // The header of a named format decides for it.
     let header = |row: &FormatRow| row.layout.as_ref().and_then(|layout| layout.header);
     let of_format = |row: &&FormatRow| header(row).is_some_and(|h| lines.first() == Some(&h.as_bytes()));

@@ -62,29 +62,42 @@ pub enum Error {
         records: u64,
     },
     /// No known format matches.
-    #[error("{}: no known trace format fits; it starts with {start}; name the format with --format or its columns with --columns", path.display())]
+    #[error(
+        "{}: no known trace format fits; it starts with {start}; name the format with --format or its columns with --columns{}",
+        path.display(),
+        proposal.as_ref().map_or(String::new(), |list| format!(" {list} (guesses from the values; correct them)"))
+    )]
     Unknown {
         /// The file.
         path: PathBuf,
         /// Its first line or bytes.
         start: String,
+        /// A column list that its values suggest.
+        proposal: Option<String>,
+    },
+    /// A tool's output that has no requests.
+    #[error(
+        "{}: this is {tool}: {tells}, no trace. A trace has a line for each request; record one with {}",
+        path.display(),
+        "`blktrace -d /dev/sdX -w 60 -o - | blkparse -i - > trace.txt`, `biosnoop > trace.txt` or `dumbwaiter record`"
+    )]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// The tool.
+        tool: &'static str,
+        /// What its output tells.
+        tells: &'static str,
     },
     /// The first line names columns without saying what they are.
-    #[error(
-        "{}: the first line does not say the unit or meaning of {names}; {} --columns {proposal} {}",
-        path.display(),
-        if *complete { "type" } else { "name every column, an operation and an offset among them, as in" },
-        "(units here are guesses from the values: time_{s,ms,us,ns}, offset_ and size_{bytes,sectors,4k}; correct them)"
-    )]
+    #[error("{}: the first line does not say the unit or meaning of {names}; {}", path.display(), to_type(proposal.as_deref()))]
     Header {
         /// The file.
         path: PathBuf,
         /// The names that are unclear.
         names: String,
-        /// A column list with guessed units.
-        proposal: String,
-        /// Whether the list can be used as it is.
-        complete: bool,
+        /// A column list with guessed units; `None` where no column is an operation or an offset.
+        proposal: Option<String>,
     },
     /// The trace contains no request.
     #[error("{}: no request in it ({format}; {skipped} records skipped{why})", path.display())]
@@ -118,10 +131,21 @@ pub enum Error {
 pub(crate) struct Unclear {
     /// Names whose unit or meaning is not known.
     pub(crate) names: Vec<String>,
-    /// The column list to type, with units guessed from the values.
-    pub(crate) proposal: String,
-    /// Whether the proposal has all that a trace needs.
-    pub(crate) complete: bool,
+    /// The column list to type, with units guessed from the values; `None` where it would lack an operation or an offset.
+    pub(crate) proposal: Option<String>,
+}
+
+/// What to type instead of a header.
+fn to_type(proposal: Option<&str>) -> String {
+    match proposal {
+        Some(list) => format!(
+            "type --columns {list} (units here are guesses from the values: time_{{s,ms,us,ns}}, offset_ and \
+             size_{{bytes,sectors,4k}}; correct them)"
+        ),
+        None => "a trace has an operation and an offset for each request, and no column here looks like both; if one does, name all \
+                 columns with --columns"
+            .to_owned(),
+    }
 }
 
 impl Error {
@@ -134,12 +158,7 @@ impl Error {
     }
 
     pub(crate) fn header(path: &Path, unclear: &Unclear) -> Error {
-        Error::Header {
-            path: path.to_path_buf(),
-            names: unclear.names.join(", "),
-            proposal: unclear.proposal.clone(),
-            complete: unclear.complete,
-        }
+        Error::Header { path: path.to_path_buf(), names: unclear.names.join(", "), proposal: unclear.proposal.clone() }
     }
 
     pub(crate) fn option(key: &str, value: impl Into<String>, expected: impl Into<String>) -> Error {

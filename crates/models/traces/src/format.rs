@@ -11,8 +11,8 @@ use super::input::Input;
 use super::iolog::{self, HEAD2, HEAD3, Iolog};
 use super::record::Arrival;
 use super::record_writer::Start;
-use super::text::{LineParser, Opened, Opening};
-use super::{blkparse, blktrace, columnar, hp_srt, table, vscsi};
+use super::text::{LineParser, Opened, Opening, first_lines};
+use super::{blkparse, blktrace, columnar, etw, ftrace, hp_srt, table, vscsi};
 
 /// The kinds of event in the start (or all) of a file.
 pub(crate) type Arrivals = fn(&[u8], bool) -> Vec<Arrival>;
@@ -37,6 +37,8 @@ pub(crate) struct FormatRow {
     pub(crate) open: fn(Input, &Opening) -> Opened,
     /// Of formats whose traces have several events of a request: which may count as its arrival.
     pub(crate) arrivals: Option<Arrivals>,
+    /// Whether its lines are in the order of completions.
+    pub(crate) completions: bool,
     /// A note for users on its traces.
     pub(crate) note: Option<&'static str>,
     pub(crate) writer: Option<Start>,
@@ -69,6 +71,7 @@ const fn row(name: &'static str) -> FormatRow {
         plausible: |tried| (tried.events > 0).then_some(true),
         open: table::open,
         arrivals: None,
+        completions: false,
         note: None,
         writer: Some(table::writer),
     }
@@ -157,8 +160,29 @@ formats! {
         writer: Some(blkparse::writer),
         ..row("blkparse")
     };
+    Ftrace: "block tracepoints as text: trace_pipe of tracefs, trace-cmd report, perf script", FormatRow {
+        also: "perf",
+        parser: Some(|| Box::new(ftrace::Ftrace::new(Arrival::Queue))),
+        begins: |start| first_lines(start, false).iter().take(64).any(|line| ftrace::is_event(line)),
+        open: ftrace::open,
+        arrivals: Some(ftrace::arrivals),
+        writer: None,
+        ..row("ftrace")
+    };
+    Etw: "text of Windows' event tracing: Microsoft's servers, TPC-C, TPC-E", FormatRow {
+        begins: etw::begins,
+        open: etw::open,
+        completions: true,
+        writer: None,
+        ..row("etw")
+    };
     Msr: "MSR Cambridge CSV: 100-ns ticks, host, disk, Read/Write, byte offset, bytes, response time",
         delimited("msr", comma("time_100ns,host,device,op_word,offset_bytes,size_bytes,latency_100ns"));
+    Systor: "SYSTOR '17: seconds, response in s, R/W, LUN, byte offset, bytes", delimited("systor", Layout {
+        decimals: Some(9),
+        header: Some("Timestamp,Response,IOType,LUN,Offset,Size"),
+        ..comma("time_s,latency_s,op,device,offset_bytes,size_bytes")
+    });
     Fiu: "FIU: ns, pid, process, sector, sectors, R/W, major, minor, MD5",
         delimited("fiu", space("time_ns,task,name,offset_sectors,size_sectors,op,major,minor,_", None));
     DisksimValid: "DiskSim validation: R/W, cache outcome, block, blocks, service us, us to the next",
@@ -296,7 +320,9 @@ mod tests {
         described.sort_unstable();
         formats.sort_unstable();
         assert_eq!(described, formats);
-        let read_only: Vec<String> = ROWS.iter().filter(|row| row.writer.is_none()).map(names).collect();
-        assert!(manual.contains(&format!("Every format but {} can be written.", read_only.join(" and "))));
+        let names: Vec<String> =
+            ROWS.iter().filter(|row| row.writer.is_none()).map(|row| format!("`{}`", row.name)).collect();
+        let (last, others) = names.split_last().unwrap();
+        assert!(manual.contains(&format!("Every format but {} and {last} can be written.", others.join(", "))));
     }
 }

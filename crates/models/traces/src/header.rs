@@ -2,6 +2,7 @@
 
 use super::columns::{self, Columns};
 use super::error::Unclear;
+use super::guess::{self, Sample};
 use super::text::header;
 
 /// Lines whose values decide the proposed units.
@@ -20,6 +21,8 @@ pub(crate) enum Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Time,
+    Completed,
+    Event,
     Op,
     Offset,
     Size,
@@ -30,19 +33,92 @@ enum Meaning {
 }
 
 /// Words by meaning. The first meaning with a word in a name is taken, so that `response_time` is no arrival.
-const WORDS: [(Meaning, &[&str]); 8] = [
+const WORDS: [(Meaning, &[&str]); 10] = [
+    (
+        Meaning::Completed,
+        &["endtime", "ends", "finish", "finishtime", "completed", "completion", "completiontime", "completetime"],
+    ),
+    (Meaning::Event, &["event", "act"]),
     (Meaning::Latency, &["latency", "lat", "response", "responsetime", "duration", "elapsed", "servicetime"]),
     (Meaning::Task, &["pid", "tid", "process", "task", "thread"]),
     (Meaning::Host, &["host", "hostname", "server"]),
-    (Meaning::Device, &["device", "dev", "disk", "disknumber", "volume", "vol", "lun", "namespace", "asu", "devno"]),
+    (
+        Meaning::Device,
+        &[
+            "device",
+            "dev",
+            "disk",
+            "disknumber",
+            "volume",
+            "vol",
+            "lun",
+            "namespace",
+            "asu",
+            "devno",
+            "disknum",
+            "volumeid",
+            "deviceid",
+        ],
+    ),
     (
         Meaning::Op,
-        &["op", "opcode", "operation", "type", "iotype", "rw", "rwbs", "cmd", "command", "action", "direction"],
+        &[
+            "op",
+            "opcode",
+            "operation",
+            "type",
+            "iotype",
+            "rw",
+            "rwbs",
+            "readwrite",
+            "optype",
+            "iooperation",
+            "reqtype",
+            "mode",
+            "cmd",
+            "command",
+            "action",
+            "direction",
+        ],
     ),
-    (Meaning::Size, &["size", "iosize", "length", "len", "bytes", "nbytes", "sectors", "nsectors", "blocks", "count"]),
+    (
+        Meaning::Size,
+        &[
+            "size",
+            "iosize",
+            "length",
+            "len",
+            "bytes",
+            "nbytes",
+            "sectors",
+            "nsectors",
+            "blocks",
+            "count",
+            "nrsector",
+            "nrsectors",
+            "numsectors",
+            "nlb",
+        ],
+    ),
     (
         Meaning::Offset,
-        &["offset", "off", "lba", "lbn", "sector", "block", "blkno", "address", "addr", "position", "pos"],
+        &[
+            "offset",
+            "off",
+            "lba",
+            "lbn",
+            "sector",
+            "block",
+            "blkno",
+            "byteoffset",
+            "startsector",
+            "startlba",
+            "slba",
+            "address",
+            "addr",
+            "position",
+            "pos",
+        ],
     ),
     (Meaning::Time, &["time", "timestamp", "ts", "datetime", "date", "arrival", "arrivaltime", "clock"]),
 ];
@@ -96,18 +172,21 @@ const UNITS: [&str; 14] =
 
 fn meaning(normal: &str) -> Option<Meaning> {
     let stem = normal.rsplit_once('_').filter(|(_, unit)| UNITS.contains(unit)).map_or(normal, |(stem, _)| stem);
-    let joined = stem.replace('_', "");
-    let has = |words: &[&str]| words.contains(&joined.as_str()) || stem.split('_').any(|w| words.contains(&w));
+    let (joined, whole) = (stem.replace('_', ""), normal.replace('_', ""));
+    let has = |words: &[&str]| {
+        [&joined, &whole].iter().any(|name| words.contains(&name.as_str()))
+            || stem.split('_').any(|w| words.contains(&w))
+    };
     WORDS.iter().find(|(_, words)| has(words)).map(|(meaning, _)| *meaning)
 }
 
 fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
     let normals: Vec<String> = names.iter().map(|n| normal(n)).collect();
-    let values = |i: usize| sample.iter().filter_map(move |row| row.get(i).copied());
-    // A digit may be a read or a write.
-    let digits =
-        |i: usize| ["op", "opcode", "type", "rw"].contains(&normals[i].as_str()) && op_column(values(i)) != "op";
-    let unclear: Vec<usize> = (0..names.len()).filter(|i| !columns::known(&normals[*i]) || digits(*i)).collect();
+    let values = |i: usize| Sample::of(sample.iter().filter_map(|row| row.get(i).copied()));
+    let named_op = |i: usize| ["op", "opcode", "type", "rw"].contains(&normals[i].as_str());
+    // A digit may be a read or a write, and a letter an event.
+    let doubtful = |i: usize| named_op(i) && (values(i).digits() || values(i).events());
+    let unclear: Vec<usize> = (0..names.len()).filter(|i| !columns::known(&normals[*i]) || doubtful(*i)).collect();
     let list: Vec<&str> = normals.iter().map(|n| if columns::known(n) { n.as_str() } else { "_" }).collect();
     let understood = Columns::parse(&list.join(",")).ok();
     let without_meaning = unclear.iter().all(|i| meaning(&normals[*i]).is_none());
@@ -117,59 +196,65 @@ fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
         let unused = unclear.iter().map(|i| names[*i].to_owned()).collect();
         return Header::Understood { columns, unused };
     }
-    let mut used: Vec<Meaning> = Vec::new();
-    let mut proposed: Vec<String> = Vec::new();
+    let time = (0..names.len()).find(|i| meaning(&normals[*i]) == Some(Meaning::Time));
+    let time = time.map_or("us", |i| unit_of(&normals[i]).unwrap_or_else(|| values(i).time_unit()));
+    let mut proposed = guess::Proposal::new(names.len());
     for (i, name) in normals.iter().enumerate() {
-        let meant = meaning(name).filter(|m| !used.contains(m));
-        let known = columns::known(name);
-        used.extend(meant);
-        proposed.push(match meant {
-            _ if known && !digits(i) => name.clone(),
-            None => "_".to_owned(),
-            Some(Meaning::Time) => format!("time_{}", time_unit(values(i))),
-            Some(Meaning::Latency) => format!("latency_{}", latency_unit(values(i))),
-            Some(Meaning::Offset) => format!("offset_{}", length_unit(values(i))),
-            Some(Meaning::Size) => format!("size_{}", length_unit(values(i))),
-            Some(Meaning::Op) => op_column(values(i)).to_owned(),
+        let of = values(i);
+        let column = match meaning(name) {
+            Some(Meaning::Op) if of.events() => "event".to_owned(),
+            Some(Meaning::Event) if of.tells_requests() => "event".to_owned(),
+            Some(Meaning::Event) => continue,
+            _ if columns::known(name) && !doubtful(i) => name.clone(),
+            None => continue,
+            Some(Meaning::Time) => format!("time_{}", unit_of(name).unwrap_or(time)),
+            Some(Meaning::Completed) => format!("completed_{}", unit_of(name).unwrap_or_else(|| of.time_unit())),
+            Some(Meaning::Latency) => format!("latency_{}", unit_of(name).unwrap_or_else(|| of.latency_unit(time))),
+            Some(Meaning::Offset) => format!("offset_{}", length_of(name).unwrap_or_else(|| of.length_unit())),
+            Some(Meaning::Size) => format!("size_{}", length_of(name).unwrap_or_else(|| of.length_unit())),
+            Some(Meaning::Op) if of.digits() => "op_read1".to_owned(),
+            // Words that no operation has, such as those of an error.
+            Some(Meaning::Op) if !of.operations() => continue,
+            Some(Meaning::Op) => "op".to_owned(),
             Some(Meaning::Device) => "device".to_owned(),
             Some(Meaning::Host) => "host".to_owned(),
             Some(Meaning::Task) => "task".to_owned(),
-        });
+        };
+        proposed.add(i, &column, &of);
     }
-    let proposal = proposed.join(",");
-    let complete = Columns::parse(&proposal).is_ok();
+    let all: Vec<Sample> = (0..names.len()).map(values).collect();
+    proposed.complete(&all);
     let names = unclear.iter().map(|i| names[*i].to_owned()).collect();
-    Header::Unclear(Unclear { names, proposal, complete })
+    Header::Unclear(Unclear { names, proposal: proposed.list() })
 }
 
-/// The likely unit of arrival times: seconds if they have decimals, else by the size of a time since 1970 (or 1601).
-fn time_unit<'a>(mut values: impl Iterator<Item = &'a str>) -> &'static str {
-    match values.next() {
-        Some(v) if v.contains('.') => "s",
-        Some(v) => match v.parse::<u64>().unwrap_or(0) {
-            1_000_000_000..=9_999_999_999 => "s",
-            1_000_000_000_000..=9_999_999_999_999 => "ms",
-            100_000_000_000_000_000..=199_999_999_999_999_999 => "100ns",
-            1_000_000_000_000_000_000.. => "ns",
-            _ => "us",
-        },
-        None => "us",
+/// The unit of time at the end of a name, as `ms` of `lat_ms`.
+fn unit_of(normal: &str) -> Option<&'static str> {
+    let unit = normal.rsplit_once('_')?.1;
+    let of = |units: &[(&str, &'static str)]| units.iter().find(|(word, _)| *word == unit).map(|(_, unit)| *unit);
+    of(&[
+        ("s", "s"),
+        ("sec", "s"),
+        ("seconds", "s"),
+        ("ms", "ms"),
+        ("msec", "ms"),
+        ("us", "us"),
+        ("usec", "us"),
+        ("ns", "ns"),
+        ("nsec", "ns"),
+        ("100ns", "100ns"),
+    ])
+}
+
+/// The unit of length at the end of a name.
+fn length_of(normal: &str) -> Option<&'static str> {
+    match normal.rsplit_once('_')?.1 {
+        "bytes" | "byte" | "b" => Some("bytes"),
+        "sectors" | "sector" | "512" => Some("sectors"),
+        "kib" | "kb" | "k" => Some("kib"),
+        "4k" => Some("4k"),
+        _ => None,
     }
-}
-
-fn latency_unit<'a>(mut values: impl Iterator<Item = &'a str>) -> &'static str {
-    if values.next().is_some_and(|v| v.contains('.')) { "ms" } else { "us" }
-}
-
-/// Bytes where every value is a multiple of 512, else sectors.
-fn length_unit<'a>(values: impl Iterator<Item = &'a str>) -> &'static str {
-    let all = values.map(|v| v.parse::<u64>()).all(|n| n.is_ok_and(|n| n.is_multiple_of(512)));
-    if all { "bytes" } else { "sectors" }
-}
-
-/// Letters and words, or digits whose sense is a guess.
-fn op_column<'a>(mut values: impl Iterator<Item = &'a str>) -> &'static str {
-    if values.next().is_some_and(|v| v == "0" || v == "1") { "op_read1" } else { "op" }
 }
 
 #[cfg(test)]
@@ -182,7 +267,9 @@ mod tests {
 
     fn proposal(text: &str) -> (String, bool) {
         match of(text) {
-            Some(Header::Unclear(unclear)) => (unclear.proposal, unclear.complete),
+            Some(Header::Unclear(unclear)) => {
+                (unclear.proposal.clone().unwrap_or_default(), unclear.proposal.is_some())
+            }
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -193,7 +280,7 @@ mod tests {
             ("timestamp,type,offset,size\n17,R,4096,512\n", "time_us,type,offset_bytes,size_bytes"),
             (
                 "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,usr,0,Read,7014609920,24576,41286\n",
-                "time_100ns,hostname,device,type,offset_bytes,size_bytes,latency_us",
+                "time_100ns,hostname,device,type,offset_bytes,size_bytes,latency_100ns",
             ),
             ("ts;rw;lba;count\n0.5;1;17;8\n", "time_s,op_read1,lba,size_sectors"),
             ("# time op sector length\n1.5 R 8 8\n", "time_s,op,sector,size_sectors"),

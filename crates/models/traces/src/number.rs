@@ -67,6 +67,35 @@ pub(crate) fn time(text: &[u8], unit: u64) -> Option<u64> {
     Some(if negative { ns.wrapping_neg() } else { ns })
 }
 
+/// Nanoseconds of a day.
+pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
+
+/// Nanoseconds of a time of day, `13:59:01.25`, or since 1970 of a date and time, `2024-02-29 13:59:01.25` (with `T` between, and a
+/// `Z` behind it). The flag says whether there is a date.
+pub(crate) fn clock(text: &[u8]) -> Option<(u64, bool)> {
+    let text = text.strip_suffix(b"Z").unwrap_or(text);
+    let (date, day) = match text.iter().position(|b| matches!(b, b'T' | b' ')) {
+        Some(at) => (Some(&text[..at]), &text[at + 1..]),
+        None => (None, text),
+    };
+    let mut parts = day.splitn(3, |b| *b == b':');
+    let hours = unsigned(parts.next()?).filter(|n| *n < 24)?;
+    let minutes = unsigned(parts.next()?).filter(|n| *n < 60)?;
+    let seconds = time(parts.next()?, 1_000_000_000).filter(|ns| *ns < 61_000_000_000)?;
+    let ns = (hours * 60 + minutes) * 60_000_000_000 + seconds;
+    let Some(date) = date else { return Some((ns, false)) };
+    let mut parts = date.splitn(3, |b| matches!(b, b'-' | b'/'));
+    let mut next = || unsigned(parts.next()?);
+    let (year, month, day) = (next()?, next()?, next()?);
+    if !(1970..2200).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years begin in March, so that a leap day is the last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Some(((days - 719_468) * DAY_NS + ns, true))
+}
+
 fn float(text: &[u8], unit: u64) -> Option<u64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let ns = value * unit as f64;
@@ -125,6 +154,17 @@ mod tests {
     }
 
     use super::super::error::show;
+
+    #[test]
+    fn times_of_day_and_dates() {
+        assert_eq!(clock(b"13:59:01.25"), Some((50_341_250_000_000, false)));
+        assert_eq!(clock(b"00:00:00"), Some((0, false)));
+        assert_eq!(clock(b"1970-01-01T00:00:01Z"), Some((1_000_000_000, true)));
+        assert_eq!(clock(b"2024-02-29 12:00:00.5"), Some((1_709_208_000_500_000_000, true)));
+        for bad in ["", "12", "25:00:00", "12:61:00", "12:00", "2024-13-01 00:00:00", "x:y:z"] {
+            assert_eq!(clock(bad.as_bytes()), None, "{bad}");
+        }
+    }
 
     #[test]
     fn integers() {

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 
-use super::columns::Columns;
+use super::columns::{Column, Columns};
 use super::detect::{self, Found};
 use super::error::{Error, show};
-use super::format::{Arrivals, Format};
+use super::format::Format;
+use super::guess;
 use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::record::{Arrival, Counts, Event, Known, Record, Skipped};
-use super::table::{ASSUMED_BYTES, SECTORS_MAX, TOO_LONG};
-use super::text::{Opening, Source};
+use super::summaries;
+use super::table::{self, ASSUMED_BYTES, SECTORS_MAX, TOO_LONG};
+use super::text::{Named, Opening, Source, first_lines};
 use super::window::{Pairer, Sorter};
 
 /// Sort window of nearly sorted formats (blkparse, blktrace), in events.
@@ -99,9 +101,14 @@ impl TraceReader {
         let mut notes = Vec::new();
         let (format, columns) = agreed(&mut inputs, options, &mut notes)?;
         let row = format.row();
-        let arrival = match (row.arrivals, options.arrival) {
-            (Some(arrivals), None) => Some(pick_arrival(&mut inputs, arrivals, &mut notes)?),
-            (there, given) => given.filter(|_| there.is_some()),
+        let events = columns.as_ref().filter(|columns| columns.has(|c| *c == Column::Event));
+        let arrival = match (row.arrivals, events, options.arrival) {
+            (Some(arrivals), _, None) => Some(pick_arrival(&mut inputs, &arrivals, &mut notes)?),
+            (None, Some(columns), None) => {
+                let arrivals = |start: &[u8], all: bool| table::arrivals(start, all, columns);
+                Some(pick_arrival(&mut inputs, &arrivals, &mut notes)?)
+            }
+            (there, events, given) => given.filter(|_| there.is_some() || events.is_some()),
         };
         let opening = Opening {
             format: row.name,
@@ -124,7 +131,11 @@ impl TraceReader {
             notes.push(format!("no sizes: each request is taken as {} bytes (--assume-bytes)", opening.assumed));
         }
         notes.extend(row.note.map(str::to_string));
-        let sorted = if arrival.is_some() { SORT_WINDOW } else { 0 };
+        let completions = columns.as_ref().is_some_and(Columns::completions_only) || row.completions;
+        if completions {
+            notes.push("lines are completions: each arrival is the completion less the measured latency".into());
+        }
+        let sorted = if arrival.is_some() || completions { SORT_WINDOW } else { 0 };
         let window = options.sort_window.unwrap_or(sorted);
         let pairing = arrival.is_some_and(|a| a != Arrival::Complete);
         let mut reader = TraceReader {
@@ -307,6 +318,21 @@ impl TraceReader {
         all.report()
     }
 
+    /// The number of the device that the trace so far calls by this name.
+    pub fn device_named(&self, name: &[u8]) -> Option<u32> {
+        self.sources.iter().find_map(|source| source.named(Named::Device, name))
+    }
+
+    /// The number of the process that the trace so far calls by this name.
+    pub fn task_named(&self, name: &[u8]) -> Option<u32> {
+        self.sources.iter().find_map(|source| source.named(Named::Task, name))
+    }
+
+    /// The first line so far that was left out although it may be a request, and why.
+    pub fn example(&self) -> Option<String> {
+        self.sources.iter().find_map(|source| source.example())
+    }
+
     /// Records changed so far, by reason: times that went backwards, ranges widened to whole sectors.
     pub fn changed(&self) -> Vec<Skipped> {
         let mut all = Counts::default();
@@ -349,6 +375,10 @@ fn agreed(
             let (took, or) = (found.format, names.join(" or "));
             notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
         }
+        if let Some(source) = found.source {
+            let as_format = if found.format == Format::Columns { "" } else { ", with the format and units of it" };
+            notes.push(format!("the header is that of {source}{as_format}"));
+        }
         if !found.unused.is_empty() {
             notes.push(format!("columns that are not used: {}", found.unused.join(", ")));
         }
@@ -373,7 +403,10 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     let input_path = input.path().to_path_buf();
     let start = input.peek(LOOK_AHEAD_BYTES)?;
     let all = start.len() < LOOK_AHEAD_BYTES;
-    let found = detect::detect(start, all).map_err(|unclear| Error::header(input_path.as_path(), &unclear))?;
+    let found = match (detect::detect(start, all), summaries::find(start)) {
+        (Err(_), Some((tool, tells))) => return Err(Error::Summary { path: input_path, tool, tells }),
+        (found, _) => found.map_err(|unclear| Error::header(input_path.as_path(), &unclear))?,
+    };
     let line = &start[..start.iter().position(|b| *b == b'\n').unwrap_or(start.len())];
     let shown = show(line);
     if options.format == Some(Format::Columns) && found.as_ref().is_none_or(|f| f.columns.is_none()) {
@@ -385,12 +418,22 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
         None if result => {
             Err(Error::bad(&input_path, "1".into(), "a result", "a trace; `dumbwaiter report` prints results"))
         }
-        None => Err(Error::Unknown { path: input_path, start: shown }),
+        None => match summaries::find(start) {
+            Some((tool, tells)) => Err(Error::Summary { path: input_path, tool, tells }),
+            None => {
+                let proposal = guess::columns_of(&first_lines(start, all));
+                Err(Error::Unknown { path: input_path, start: shown, proposal })
+            }
+        },
     }
 }
 
 /// The earliest kind of event at the starts of the files.
-fn pick_arrival(inputs: &mut [Input], arrivals: Arrivals, notes: &mut Vec<String>) -> Result<Arrival, Error> {
+fn pick_arrival(
+    inputs: &mut [Input],
+    arrivals: &dyn Fn(&[u8], bool) -> Vec<Arrival>,
+    notes: &mut Vec<String>,
+) -> Result<Arrival, Error> {
     let mut there = Vec::new();
     for input in inputs {
         let start = input.peek(LOOK_AHEAD_BYTES)?;

@@ -106,6 +106,8 @@ pub struct Survey {
     pub last: Nanos,
     /// Records that the reader left out although they are I/Os, by reason: lines that do not parse, impossible lengths.
     pub unusable: Vec<Skipped>,
+    /// The first of them that is a line.
+    pub example: Option<String>,
 }
 
 /// Records between two looks at whether a reading to the end should be given up.
@@ -117,7 +119,8 @@ impl Survey {
     /// # Errors
     /// A trace that cannot be read, or [`Error::Interrupted`].
     pub fn of(reader: &mut TraceReader, limit: Option<u64>, stopped: &dyn Fn() -> bool) -> Result<Survey, Error> {
-        let mut survey = Survey { devices: Vec::new(), records: 0, last: Nanos(0), unusable: Vec::new() };
+        let mut survey =
+            Survey { devices: Vec::new(), records: 0, last: Nanos(0), unusable: Vec::new(), example: None };
         let mut index: BTreeMap<u32, usize> = BTreeMap::new();
         let mut at = (0, usize::MAX);
         while limit.is_none_or(|l| survey.records < l) {
@@ -142,6 +145,7 @@ impl Survey {
         }
         survey.unusable = reader.skipped();
         survey.unusable.retain(|s| !NO_IO.contains(&s.reason.as_str()));
+        survey.example = reader.example().filter(|_| !survey.unusable.is_empty());
         Ok(survey)
     }
 

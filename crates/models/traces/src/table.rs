@@ -5,13 +5,14 @@ use std::io::{self, Write};
 
 use dumbwaiter_block::{Flags, IoTag, Nanos, Op, SECTOR_BYTES};
 
-use super::columns::{Column, Columns, Layout, OpStyle};
+use super::columns::{self, Column, Columns, Layout};
 use super::error::{Error, show};
 use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::number;
-use super::record::{Counts, Event, NAMED, Record};
+use super::operation::{op, op_text};
+use super::record::{Arrival, Counts, Event, NAMED, Record, Span};
 use super::record_writer::{Expressible, Lost, NO_WORD, RecordWriter, Writing};
-use super::text::{Fault, Line, LineParser, Opened, Opening, TextSource, first_lines, header};
+use super::text::{Fault, Line, LineParser, Named, Opened, Opening, TextSource, first_lines, header, no_output};
 
 /// Default size of the records of a trace without sizes, bytes.
 pub(crate) const ASSUMED_BYTES: u32 = 4096;
@@ -33,6 +34,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// The number of a name that appeared.
+    pub(crate) fn of(&self, name: &[u8]) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
     pub(crate) fn number(&mut self, name: &[u8]) -> u32 {
         if self.last_number != 0 && self.last == name {
             return self.last_number;
@@ -82,10 +88,15 @@ pub(crate) struct Table {
     /// Whether further fields after the last column are allowed.
     extra: bool,
     assumed: u32,
+    /// The event that counts as the arrival, of columns with events.
+    arrival: Arrival,
     devices: Names,
     tasks: Names,
     /// Current time of traces with gaps instead of times.
     clock: u64,
+    /// The last time of day, and the midnights before it.
+    last_clock: u64,
+    days: u64,
     rounded: u64,
 }
 
@@ -96,9 +107,12 @@ impl Table {
             delimiter,
             extra,
             assumed,
+            arrival: Arrival::Queue,
             devices: Names::default(),
             tasks: Names::default(),
             clock: 0,
+            last_clock: 0,
+            days: 0,
             rounded: 0,
         }
     }
@@ -146,14 +160,97 @@ fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
     exact.or_else(|| all.iter().find(|(_, n)| *n > want)).map(|(d, _)| *d)
 }
 
+/// Whether a column of this name can have the value.
+pub(crate) fn takes(name: &str, value: &[u8]) -> bool {
+    let Some(column) = columns::named(name) else { return false };
+    let list = Columns::parse("op,lba").expect("a list");
+    let mut fields = Fields::new(ASSUMED_BYTES);
+    let taken = Table::new(list, b',', true, ASSUMED_BYTES).take(column, value, &mut fields).is_ok();
+    let most = u64::from(SECTORS_MAX) * SECTOR_BYTES;
+    taken && fields.bytes <= most && fields.offset <= u64::MAX - 2 * most
+}
+
+/// Whether an `event` of this value counts as a request's arrival.
+pub(crate) fn is_event(value: &[u8]) -> bool {
+    Happening::of(value) != Happening::Other
+}
+
 /// Parsed fields of a line.
 struct Fields<'a> {
     record: Record,
     offset: u64,
     bytes: u64,
     gap: u64,
+    completed: Option<u64>,
+    service: Option<Nanos>,
+    event: Option<Happening>,
     device: Option<&'a [u8]>,
     host: Option<&'a [u8]>,
+}
+
+impl Fields<'_> {
+    fn new(assumed: u32) -> Self {
+        Fields {
+            record: Record::new(Op::Read, 0, 0),
+            offset: 0,
+            bytes: u64::from(assumed),
+            gap: 0,
+            completed: None,
+            service: None,
+            event: None,
+            device: None,
+            host: None,
+        }
+    }
+
+    /// Latency of the parts that were measured, and the arrival of a request of which the completion is known.
+    fn complete(&mut self, timed: bool) {
+        let r = &mut self.record;
+        if let (None, Some(service)) = (r.latency, self.service) {
+            r.latency = Some(Nanos(r.wait.unwrap_or_default().0.saturating_add(service.0)));
+        }
+        match (self.completed, r.latency) {
+            (Some(completed), None) if timed => r.latency = completed.checked_sub(r.time.0).map(Nanos),
+            (Some(completed), latency) if !timed => {
+                r.time = Nanos(completed.wrapping_sub(latency.unwrap_or_default().0));
+            }
+            _ => {}
+        }
+        // A preflush without data is a flush, with any letters; so is a write of nothing at an address of all ones.
+        let nowhere = self.offset == u64::MAX || self.offset == u64::from(u32::MAX) * SECTOR_BYTES;
+        if self.bytes == 0 && (r.flags.has(Flags::PREFLUSH) || nowhere && r.op == Op::Write) {
+            (r.op, r.flags) = (Op::Flush, r.flags.without(Flags::PREFLUSH));
+        }
+    }
+}
+
+/// What a line with an event tells of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Happening {
+    /// One of the events that may count as its arrival.
+    Seen(Arrival),
+    /// Something else: a merge, a plug.
+    Other,
+}
+
+impl Happening {
+    fn of(text: &[u8]) -> Happening {
+        let name = text.rsplit(|b| *b == b':').next().unwrap_or(text);
+        let is = |words: &[&str]| words.iter().any(|word| name.eq_ignore_ascii_case(word.as_bytes()));
+        let words: [(Arrival, &[&str]); 4] = [
+            (Arrival::Queue, &["Q", "queue", "queued", "submit", "block_bio_queue"]),
+            (Arrival::Insert, &["I", "insert", "inserted", "block_rq_insert"]),
+            (
+                Arrival::Issue,
+                &["D", "issue", "issued", "dispatch", "start", "begin", "block_rq_issue", "block_io_start"],
+            ),
+            (
+                Arrival::Complete,
+                &["C", "complete", "completed", "completion", "done", "end", "block_rq_complete", "block_io_done"],
+            ),
+        ];
+        words.iter().find(|(_, words)| is(words)).map_or(Happening::Other, |(event, _)| Happening::Seen(*event))
+    }
 }
 
 fn below(text: &[u8], limit: u32) -> Option<u32> {
@@ -161,14 +258,41 @@ fn below(text: &[u8], limit: u32) -> Option<u32> {
 }
 
 impl Table {
+    /// A time in units of `unit` ns, or one of a clock, which a day after midnight goes on.
+    fn time(&mut self, text: &[u8], unit: u64) -> Option<u64> {
+        if let Some(ns) = number::time(text, unit) {
+            return Some(ns);
+        }
+        let (ns, dated) = number::clock(text)?;
+        if dated {
+            return Some(ns);
+        }
+        let half = number::DAY_NS / 2;
+        // Around midnight the times of a line may be of two days.
+        let before = self.days > 0 && ns > self.last_clock + half;
+        if !before {
+            self.days += u64::from(ns + half < self.last_clock);
+            self.last_clock = ns;
+        }
+        Some(ns.wrapping_add((self.days - u64::from(before)).wrapping_mul(number::DAY_NS)))
+    }
+
     /// Takes the value of a column; the error is what was expected.
     fn take<'a>(&mut self, column: Column, text: &'a [u8], f: &mut Fields<'a>) -> Result<(), &'static str> {
         let r = &mut f.record;
         match column {
             Column::Skip | Column::Name => {}
-            Column::Time(unit) => r.time = Nanos(number::time(text, unit).ok_or("a time")?),
+            Column::Time(unit) => r.time = Nanos(self.time(text, unit).ok_or("a time")?),
             Column::Gap(unit) => f.gap = number::time(text, unit).ok_or("a time to the next request")?,
-            Column::Op(style) => r.op = op(text, style).ok_or(style.expected())?,
+            Column::Op(style) => {
+                let (op, flags) = op(text, style).ok_or(style.expected())?;
+                (r.op, r.flags) = (op, r.flags.with(flags));
+            }
+            Column::Event => f.event = Some(Happening::of(text)),
+            Column::Completed(unit) => f.completed = Some(self.time(text, unit).ok_or("a time")?),
+            Column::Service(unit) => f.service = measured(text, unit).map_err(|()| "a latency")?,
+            // Tools print an address of all ones for a flush.
+            Column::Offset(_) if matches!(text, b"-1" | b"18446744073709551615") => f.offset = u64::MAX,
             Column::Offset(unit) => f.offset = length(text, unit).ok_or("an offset (a whole number)")?,
             Column::Size(unit) => f.bytes = length(text, unit).ok_or("a size (a whole number)")?,
             Column::Device | Column::Host if text.is_empty() => return Err("a device"),
@@ -191,18 +315,15 @@ impl Table {
     }
 }
 
-impl LineParser for Table {
-    fn parse(&mut self, line: &[u8]) -> Line {
-        if line.starts_with(b"#") {
-            return Line::Ignored;
-        }
-        let bytes = u64::from(self.assumed);
-        let mut f = Fields { record: Record::new(Op::Read, 0, 0), offset: 0, bytes, gap: 0, device: None, host: None };
+impl Table {
+    /// The values of a line, or what it is instead.
+    fn fields<'a>(&mut self, line: &'a [u8]) -> Result<Fields<'a>, Line> {
+        let mut f = Fields::new(self.assumed);
         let mut rest = Some(line);
         for at in 0..self.columns.list.len() {
             let column = self.columns.list[at];
             let Some(text) = field(&mut rest, self.delimiter) else {
-                return Fault::line(line, "more fields in the line");
+                return Err(Fault::line(line, "more fields in the line"));
             };
             if column == Column::Name {
                 // A name may contain the delimiter: the surplus fields belong to it.
@@ -211,12 +332,9 @@ impl LineParser for Table {
                     field(&mut rest, self.delimiter);
                 }
             }
-            if let Err(expected) = self.take(column, text, &mut f) {
-                return Fault::field(line, text, expected);
-            }
+            self.take(column, text, &mut f).map_err(|expected| Fault::field(line, text, expected))?;
         }
-        let Fields { mut record, offset, bytes, gap, device, host } = f;
-        record.device |= match (device, host) {
+        f.record.device |= match (f.device, f.host) {
             (None, None) => 0,
             (Some(name), None) | (None, Some(name)) => below(name, NAMED).unwrap_or_else(|| self.devices.number(name)),
             // Every format with both has them next to each other, so one slice names both.
@@ -225,15 +343,59 @@ impl LineParser for Table {
         if !self.extra {
             while let Some(text) = field(&mut rest, self.delimiter) {
                 if !text.is_empty() {
-                    return Fault::field(line, text, "the end of the line");
+                    return Err(Fault::field(line, text, "the end of the line"));
                 }
             }
+        }
+        f.complete(self.columns.has(|c| matches!(c, Column::Time(_) | Column::Gap(_))));
+        Ok(f)
+    }
+
+    /// The event of a line, of columns with events.
+    fn event_of(&mut self, line: &[u8]) -> Option<Arrival> {
+        match self.fields(line).ok()?.event? {
+            Happening::Seen(event) => Some(event),
+            Happening::Other => None,
+        }
+    }
+}
+
+impl LineParser for Table {
+    fn named(&self, what: Named, name: &[u8]) -> Option<u32> {
+        match what {
+            Named::Device => self.devices.of(name),
+            Named::Task => self.tasks.of(name),
+        }
+    }
+
+    fn parse(&mut self, line: &[u8]) -> Line {
+        if line.starts_with(b"#") {
+            return Line::Ignored;
+        }
+        let Fields { mut record, offset, bytes, gap, event, .. } = match self.fields(line) {
+            Ok(fields) => fields,
+            Err(line) => return line,
+        };
+        if event == Some(Happening::Other) {
+            return Line::Ignored;
         }
         if self.columns.has(|c| matches!(c, Column::Gap(_))) {
             record.time = Nanos(self.clock);
             self.clock = self.clock.wrapping_add(gap);
         }
-        arrival(record, offset, bytes, &mut self.rounded)
+        let offset = if record.op == Op::Flush { 0 } else { offset };
+        match (arrival(record, offset, bytes, &mut self.rounded), event) {
+            (Line::Event(Event::Arrive(record)), Some(Happening::Seen(event))) if event != self.arrival => {
+                let Record { sector, sectors, device, .. } = record;
+                let span = Span { time: record.time.0, sector, sectors, device };
+                match event {
+                    Arrival::Issue => Line::Event(Event::Issue(span)),
+                    Arrival::Complete => Line::Event(Event::Complete(span)),
+                    Arrival::Queue | Arrival::Insert => Line::Ignored,
+                }
+            }
+            (line, _) => line,
+        }
     }
 
     fn changed(&self) -> Counts {
@@ -273,65 +435,6 @@ fn tag(text: &[u8]) -> Result<Option<IoTag>, ()> {
     }
 }
 
-impl OpStyle {
-    fn expected(self) -> &'static str {
-        match self {
-            OpStyle::Letter | OpStyle::Lower | OpStyle::Word => "an operation (read, write, discard, flush, …)",
-            OpStyle::ReadIsOne => "1 (read) or 0 (write)",
-            OpStyle::WriteIsOne => "0 (read) or 1 (write)",
-            OpStyle::HexFlags => "hexadecimal flags",
-        }
-    }
-}
-
-/// An operation as a letter or a word, in any case.
-fn op_word(text: &[u8]) -> Option<Op> {
-    let is = |words: &[&str]| words.iter().any(|w| text.eq_ignore_ascii_case(w.as_bytes()));
-    let all: [(&[&str], Op); 6] = [
-        (&["r", "read", "rd", "rs"], Op::Read),
-        (&["w", "write", "wr", "ws"], Op::Write),
-        (&["d", "t", "discard", "trim", "unmap"], Op::Discard),
-        (&["f", "flush", "sync", "fsync", "datasync", "fdatasync"], Op::Flush),
-        (&["e", "secure-erase"], Op::SecureErase),
-        (&["z", "wz", "write-zeroes"], Op::WriteZeroes),
-    ];
-    all.iter().find(|(words, _)| is(words)).map(|(_, op)| *op)
-}
-
-fn op(text: &[u8], style: OpStyle) -> Option<Op> {
-    match style {
-        OpStyle::Letter | OpStyle::Lower | OpStyle::Word => op_word(text),
-        OpStyle::ReadIsOne | OpStyle::WriteIsOne => match (text, style) {
-            (b"1", OpStyle::ReadIsOne) | (b"0", OpStyle::WriteIsOne) => Some(Op::Read),
-            (b"0", OpStyle::ReadIsOne) | (b"1", OpStyle::WriteIsOne) => Some(Op::Write),
-            _ => None,
-        },
-        OpStyle::HexFlags => number::hex(text).map(|f| if f & 1 == 1 { Op::Read } else { Op::Write }),
-    }
-}
-
-/// The notation of an operation in a style; `None` if the style cannot express it.
-fn op_text(op: Op, style: OpStyle) -> Option<&'static str> {
-    let letters = |read, write, discard, flush, erase, zeroes| match op {
-        Op::Read => read,
-        Op::Write => write,
-        Op::Discard => discard,
-        Op::Flush => flush,
-        Op::SecureErase => erase,
-        Op::WriteZeroes => zeroes,
-    };
-    match style {
-        OpStyle::Letter => Some(letters("R", "W", "D", "F", "E", "Z")),
-        OpStyle::Lower => Some(letters("r", "w", "d", "f", "e", "z")),
-        OpStyle::Word => Some(letters("Read", "Write", "Discard", "Flush", "secure-erase", "write-zeroes")),
-        OpStyle::ReadIsOne | OpStyle::HexFlags if op == Op::Read => Some("1"),
-        OpStyle::ReadIsOne | OpStyle::HexFlags if op == Op::Write => Some("0"),
-        OpStyle::WriteIsOne if op == Op::Read => Some("0"),
-        OpStyle::WriteIsOne if op == Op::Write => Some("1"),
-        _ => None,
-    }
-}
-
 /// Opens delimited text.
 pub(crate) fn open(mut input: Input, opening: &Opening) -> Opened {
     let layout = opening.layout;
@@ -345,19 +448,27 @@ pub(crate) fn open(mut input: Input, opening: &Opening) -> Opened {
     };
     let known = list.known();
     let table = Table::new(list, delimiter, layout.is_none_or(|l| l.extra), opening.assumed);
+    let table = Table { arrival: opening.arrival, ..table };
     Ok((known, Box::new(TextSource::new(input, Box::new(table), opening.format))))
 }
 
-/// Delimiter for a column list, from the first line that is neither comment nor header.
+/// The events in the start (or `all`) of a file with these columns.
+pub(crate) fn arrivals(start: &[u8], all: bool, columns: &Columns) -> Vec<Arrival> {
+    let Some(delimiter) = delimiter(start, all, columns, b',') else { return Vec::new() };
+    let mut table = Table::new(columns.clone(), delimiter, true, ASSUMED_BYTES);
+    first_lines(start, all).iter().filter_map(|line| table.event_of(line)).collect()
+}
+
+/// Delimiter for a column list, from the first line that has its columns and is neither comment nor header.
 fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) -> Option<u8> {
-    let lines = first_lines(start, all);
-    let mut lines = lines.iter().filter(|l| !l.starts_with(b"#"));
-    let first = lines.next()?;
-    let line = lines.next().filter(|_| header(first)).unwrap_or(first);
     let want = columns.list.len();
     // A name may contain white space, so the number of fields does not decide.
-    let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;
-    if named { Some(b' ') } else { delimiter_of(line, want, prefer) }
+    let named = columns.has(|c| *c == Column::Name);
+    let of =
+        |line: &&[u8]| if named && fields(line, b' ') >= want { Some(b' ') } else { delimiter_of(line, want, prefer) };
+    let lines = first_lines(start, all);
+    let mut data = lines.iter().filter(|line| !no_output(line) && !header(line));
+    data.find_map(of).or_else(|| lines.iter().find(|line| !line.starts_with(b"#")).and_then(of))
 }
 
 /// Writes delimited text.
@@ -429,6 +540,15 @@ fn write_line(
                 Some(ns) => time(out, ns.0, unit),
                 None => out.extend(b"-1"),
             },
+            Column::Completed(unit) => {
+                let latency = record.latency.unwrap_or_default();
+                time(out, record.time.0.saturating_add(latency.0), unit);
+            }
+            Column::Service(unit) => match (record.latency, record.wait) {
+                (Some(latency), wait) => time(out, latency.0.saturating_sub(wait.unwrap_or_default().0), unit),
+                (None, _) => out.extend(b"-1"),
+            },
+            Column::Event => out.push(b'Q'),
             Column::Wait(unit) => match record.wait {
                 Some(ns) => time(out, ns.0, unit),
                 None => out.extend(b"-1"),

@@ -53,6 +53,19 @@ pub(crate) trait LineParser: Send {
     fn changed(&self) -> Counts {
         Counts::default()
     }
+
+    /// The number of a device, or of a process, that the lines so far call by this name.
+    fn named(&self, what: Named, name: &[u8]) -> Option<u32> {
+        let _ = (what, name);
+        None
+    }
+}
+
+/// What has names in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Device,
+    Task,
 }
 
 /// A source of events: one file of a trace.
@@ -66,6 +79,17 @@ pub(crate) trait Source: Send {
     /// Records changed so far, by reason.
     fn changed(&self) -> Counts {
         Counts::default()
+    }
+
+    /// The first line that was left out although it may be a request, and why.
+    fn example(&self) -> Option<String> {
+        None
+    }
+
+    /// As [`LineParser::named`].
+    fn named(&self, what: Named, name: &[u8]) -> Option<u32> {
+        let _ = (what, name);
+        None
     }
 }
 
@@ -99,11 +123,22 @@ pub(crate) struct TextSource {
     first_bad: Option<(u64, String, &'static str)>,
     bad: u64,
     skipped: Counts,
+    example: Option<String>,
 }
 
 impl TextSource {
     pub(crate) fn new(input: Input, parser: Box<dyn LineParser>, format: &'static str) -> TextSource {
-        TextSource { input, parser, format, line: 0, good: 0, first_bad: None, bad: 0, skipped: Counts::default() }
+        TextSource {
+            input,
+            parser,
+            format,
+            line: 0,
+            good: 0,
+            first_bad: None,
+            bad: 0,
+            skipped: Counts::default(),
+            example: None,
+        }
     }
 
     fn mostly_bad(&self) -> Error {
@@ -130,7 +165,7 @@ impl Source for TextSource {
                 }
                 return Ok(None);
             };
-            if line.iter().all(u8::is_ascii_whitespace) {
+            if no_output(line) {
                 continue;
             }
             match self.parser.parse(line) {
@@ -141,12 +176,22 @@ impl Source for TextSource {
                 Line::Ignored => self.good += 1,
                 Line::Skip(reason) => {
                     self.good += 1;
+                    if self.example.is_none() {
+                        self.example = Some(format!("line {}: {}", self.line, show(line)));
+                    }
                     self.skipped.add(reason, 1);
                 }
                 Line::Bad(fault) => {
                     // A first line of words is a header.
                     if self.good == 0 && self.bad == 0 && header(line) {
                         continue;
+                    }
+                    if self.example.is_none() {
+                        let found = show(fault.value(line));
+                        let (number, expected) = (self.line, fault.expected);
+                        let found = if fault.len < line.len() { format!(" has {found}") } else { String::new() };
+                        let line = show(line);
+                        self.example = Some(format!("line {number}: {line}{found} where {expected} is expected"));
                     }
                     if self.first_bad.is_none() {
                         self.first_bad = Some((self.line, show(fault.value(line)), fault.expected));
@@ -168,7 +213,34 @@ impl Source for TextSource {
     fn changed(&self) -> Counts {
         self.parser.changed()
     }
+
+    fn example(&self) -> Option<String> {
+        self.example.clone()
+    }
+
+    fn named(&self, what: Named, name: &[u8]) -> Option<u32> {
+        self.parser.named(what, name)
+    }
 }
+
+/// Whether a line is nothing that a tool printed: blank, a prompt with its command, an interrupt.
+pub(crate) fn no_output(line: &[u8]) -> bool {
+    let text = line.trim_ascii();
+    let Some(first) = text.first() else { return true };
+    let prompt = match first {
+        b'$' => text.starts_with(b"$ "),
+        // user@host:~$ or [root@host ~]#
+        first if first.is_ascii_alphabetic() || *first == b'[' => {
+            let end = text.windows(2).position(|w| w == b"$ " || w == b"# ");
+            end.is_some_and(|end| end < PROMPT_BYTES_MAX && text[..end].contains(&b'@'))
+        }
+        _ => false,
+    };
+    prompt || text == b"^C"
+}
+
+/// Longest prompt that is recognised.
+const PROMPT_BYTES_MAX: usize = 80;
 
 /// Lines at the start of a file, without a truncated last one unless the start is `all` of the file.
 pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
@@ -182,10 +254,14 @@ pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
     lines
 }
 
-/// Whether a line is a header of column names or a `#` comment: printable, and no field starts with a digit.
+/// Whether a line is a header of column names, a `#` comment or what bpftrace says first: printable, and no field starts with a
+/// digit.
 pub(crate) fn header(line: &[u8]) -> bool {
     let printable = line.iter().all(|b| (b' '..=b'~').contains(b) || *b == b'\t');
     let mut fields = line.split(|b| matches!(b, b',' | b';' | b'\t' | b' ' | b'|')).filter(|f| !f.is_empty());
     printable
-        && (line.starts_with(b"#") || fields.all(|f| f[0].is_ascii_alphabetic() || matches!(f[0], b'_' | b'"' | b'(')))
+        && (line.starts_with(b"#")
+            || line.starts_with(b"Attaching ")
+            || line.starts_with(b"[") && line.windows(3).any(|w| w == b"] [")
+            || fields.all(|f| f[0].is_ascii_alphabetic() || matches!(f[0], b'_' | b'"' | b'(')))
 }

@@ -9,6 +9,7 @@ use dumbwaiter_text::OutputFile;
 
 use super::columns::{Columns, Layout};
 use super::error::Error;
+use super::filter::Filter;
 use super::format::Format;
 use super::reader::TraceReader;
 use super::record::{Counts, Known, NAMED, Record, Skipped};
@@ -200,7 +201,7 @@ impl TraceWriter {
     }
 }
 
-/// Writes the rest of a trace to another file, unless `stopped` answers yes: then there is no file.
+/// Writes the rest of a trace, or the part of it that `filter` takes, to another file, unless `stopped` answers yes: then there is no file.
 ///
 /// # Errors
 /// As [`TraceReader::next_record`] and [`TraceWriter::create`], and [`Error::Interrupted`].
@@ -209,16 +210,26 @@ pub fn convert(
     path: &Path,
     format: Format,
     columns: Option<&Columns>,
+    filter: &Filter,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Written, Error> {
     let mut writer = TraceWriter::create(path, format, columns, reader.known())?;
-    let mut written = 0u64;
+    let mut filtering = filter.begin()?;
+    let mut read = 0u64;
     while let Some(record) = reader.next_record()? {
-        if written.is_multiple_of(STOP_CHECK_RECORDS) && stopped() {
+        if read.is_multiple_of(STOP_CHECK_RECORDS) && stopped() {
             return Err(Error::Interrupted);
         }
-        writer.write(&record)?;
-        written += 1;
+        read += 1;
+        if filtering.ended(&record) {
+            break;
+        }
+        if let Some(record) = filtering.take(reader, record) {
+            writer.write(&record)?;
+        }
     }
-    writer.finish()
+    let left_out = filtering.finish()?;
+    let mut written = writer.finish()?;
+    written.left_out.extend(left_out);
+    Ok(written)
 }

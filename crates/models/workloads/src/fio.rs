@@ -1,11 +1,14 @@
-//! fio job files.
+//! fio job files and command lines.
 //!
-//! The text is read as fio's manual says: sections, `[global]` for the sections after it, bare keys, comments, `${VAR}`,
-//! `$pagesize`, arithmetic in parentheses, `kb_base`. An option of fio takes effect, or is ignored with a warning
+//! The text is read as fio's manual says: sections, `[global]` for the sections after it, bare keys, comments, `include`, `${VAR}`,
+//! `$pagesize`, arithmetic in parentheses, `kb_base`. A text without sections may be fio's command line. An option of fio takes effect, or is ignored with a warning
 //! because it does not change the I/O, or is refused because it would change the I/O in an unsupported way. Unknown
 //! options are errors.
 
+mod command;
 mod expression;
+mod outside;
+mod shell;
 pub(crate) mod state;
 mod text;
 
@@ -20,8 +23,10 @@ use dumbwaiter_block::hint::suggest;
 use crate::generate::{Extent, JobSpec, Mix};
 use crate::options::{self, Effect, OPTIONS};
 use dumbwaiter_text::units::Prefixes;
+pub use outside::{Outside, ReadFile};
+pub use shell::is_command_line;
 use state::{Given, JobState};
-use text::{Section, Setting};
+use text::{At, Section, Sections, Setting};
 
 /// A job file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,8 +81,8 @@ pub struct FioJob {
     pub stage: u32,
     /// CPUs (`cpus_allowed`, `cpumask`); empty for any.
     pub cpus: Vec<u16>,
-    /// File or device, if named. Without one, fio gives each instance its own file.
-    pub filename: Option<String>,
+    /// Files or devices, if named; several take the I/Os in turn. Without one, fio gives each instance its own file.
+    pub filenames: Vec<String>,
     /// Whether the job sets its `offset` on the device.
     pub placed: bool,
     /// Control group.
@@ -102,46 +107,38 @@ pub struct FioTrace {
 /// Most instances of all jobs together.
 const INSTANCES_MAX: u32 = 65_535;
 
-/// Parses a job file. Errors name `path`; `environment` gives the values of `${VAR}`.
+/// Parses a job file, or command lines of fio, which run one after another. Errors name `path`.
 ///
 /// # Errors
 /// The line, the option and the expected value.
-pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, FioError> {
-    let mut reader = Reader { path, warnings: Vec::new(), ignored: Vec::new() };
-    let sections = text::sections(text, environment).map_err(|(line, reason)| reader.error(line, reason))?;
-    let (mut global, mut jobs, mut stage, mut instances) = (JobState::default(), Vec::<FioJob>::new(), 0, 0u32);
-    for section in &sections {
-        if section.title == "global" {
-            reader.apply(&mut global, section)?;
-            continue;
-        }
-        let mut state = global.clone();
-        reader.apply(&mut state, section)?;
-        if state.stonewall && !jobs.is_empty() {
-            stage += 1;
-        }
-        let mut job = reader.finish(state, section, stage)?;
-        job.spec.fio_job = Some(instances.saturating_add(1));
-        instances = instances.saturating_add(job.numjobs);
-        if instances > INSTANCES_MAX {
-            let reason = format!("more than {INSTANCES_MAX} jobs, counted with numjobs; fio takes 4096");
-            return Err(reader.error(section.line, reason));
-        }
-        jobs.push(job);
+pub fn parse(text: &str, path: &str, outside: &Outside) -> Result<FioFile, FioError> {
+    let (mut found, mut sections) = (Vec::new(), Sections::new(path, outside));
+    let read = match is_command_line(text) {
+        true => command::sections(text, &mut sections, &mut found),
+        false => sections.read(text, 0, 0).map(|()| vec![std::mem::take(&mut sections.found)]),
+    };
+    let mut reader = Reader { files: sections.files, warnings: found, ignored: Vec::new() };
+    let groups = read.map_err(|(at, reason)| reader.error(at, reason))?;
+    let mut jobs = Vec::new();
+    for sections in &groups {
+        reader.jobs(sections, &mut jobs)?;
     }
     if jobs.is_empty() {
-        return Err(
-            reader.error(text.lines().count().max(1), "there is no job: no section beside [global]".to_string())
-        );
+        let at = At { file: 0, line: text.lines().count().max(1) };
+        return Err(reader.error(at, "there is no job: no section beside [global]".to_string()));
     }
     // Stages follow each other in the order of the file.
-    for of_stage in jobs.chunk_by_mut(|a, b| a.stage == b.stage) {
-        start_in_rounds(of_stage.iter_mut().map(|job| &mut job.spec.startdelay).collect());
+    for of_stage in jobs.chunk_by_mut(|(_, a), (_, b)| a.stage == b.stage) {
+        start_in_rounds(of_stage.iter_mut().map(|(_, job)| &mut job.spec.startdelay).collect());
     }
     reader.warn_of_page_cache(&jobs);
+    reader.warn_of_drives(&jobs);
     reader.warn_of_ignored();
-    reader.warnings.sort_by_key(|w| w.line);
-    Ok(FioFile { jobs, warnings: reader.warnings })
+    reader.warnings.sort_by_key(|(at, _)| *at);
+    let Reader { files, warnings: found, .. } = reader;
+    let named = |(at, text): (At, String)| FioWarning { path: files[at.file].clone(), line: at.line, text };
+    let warnings = found.into_iter().map(named).collect();
+    Ok(FioFile { jobs: jobs.into_iter().map(|(_, job)| job).collect(), warnings })
 }
 
 /// Time between two rounds in which fio looks for jobs whose start delay is over: it sleeps for 100 ms, and a round itself took
@@ -166,20 +163,50 @@ fn start_in_rounds(delays: Vec<&mut (Nanos, Nanos)>) {
     }
 }
 
-struct Reader<'a> {
-    path: &'a str,
-    warnings: Vec<FioWarning>,
+/// A job, and where its section begins.
+type Job = (At, FioJob);
+
+struct Reader {
+    files: Vec<String>,
+    warnings: Vec<(At, String)>,
     /// Options that do not change the I/O, each with its first line.
-    ignored: Vec<(usize, String)>,
+    ignored: Vec<(At, String)>,
 }
 
-impl Reader<'_> {
-    fn error(&self, line: usize, reason: String) -> FioError {
-        FioError { path: self.path.to_string(), line, reason }
+impl Reader {
+    fn error(&self, at: At, reason: String) -> FioError {
+        FioError { path: self.files[at.file].clone(), line: at.line, reason }
     }
 
-    fn warn(&mut self, line: usize, text: String) {
-        self.warnings.push(FioWarning { path: self.path.to_string(), line, text });
+    fn warn(&mut self, at: At, text: String) {
+        self.warnings.push((at, text));
+    }
+
+    /// Adds the jobs of one call of fio, which begins when those before have ended.
+    fn jobs(&mut self, sections: &[Section], jobs: &mut Vec<Job>) -> Result<(), FioError> {
+        let (mut global, mut instances, mut first) = (JobState::default(), 0u32, true);
+        let mut stage = jobs.last().map_or(0, |(_, job)| job.stage);
+        for section in sections {
+            if section.title == "global" {
+                self.apply(&mut global, section)?;
+                continue;
+            }
+            let mut state = global.clone();
+            self.apply(&mut state, section)?;
+            if (state.stonewall || first) && !jobs.is_empty() {
+                stage += 1;
+            }
+            first = false;
+            let mut job = self.finish(state, section, stage)?;
+            job.spec.fio_job = Some(instances.saturating_add(1));
+            instances = instances.saturating_add(job.numjobs);
+            if instances > INSTANCES_MAX {
+                let reason = format!("more than {INSTANCES_MAX} jobs, counted with numjobs; fio takes 4096");
+                return Err(self.error(section.at, reason));
+            }
+            jobs.push((section.at, job));
+        }
+        Ok(())
     }
 
     /// Applies a section's options. `kb_base` applies to the whole section, wherever it appears.
@@ -189,44 +216,41 @@ impl Reader<'_> {
     }
 
     fn set(&mut self, state: &mut JobState, setting: &Setting) -> Result<(), FioError> {
-        let Setting { line, key, value } = setting;
+        let Setting { at, key, value } = setting;
         let Some(row) = options::find(key).filter(|row| row.in_job_file()) else {
-            return Err(self.error(*line, format!("unknown option `{key}`{}", suggest(options::meant(key)))));
+            return Err(self.error(*at, format!("unknown option `{key}`{}", suggest(options::meant(key)))));
         };
         if let Effect::Ignored = row.effect {
             if !self.ignored.iter().any(|(_, other)| other == key) {
-                self.ignored.push((*line, key.clone()));
+                self.ignored.push((*at, key.clone()));
             }
             return Ok(());
         }
         let prefixes = state.prefixes;
         let value = expression::expand(value, row.job().is_some_and(|option| option.time), prefixes)
-            .map_err(|reason| self.error(*line, format!("{key}: {value:?} {reason}")))?;
+            .map_err(|reason| self.error(*at, format!("{key}: {value:?} {reason}")))?;
         match &row.effect {
             Effect::Job(_) => {
                 state.placed |= matches!(key.as_str(), "offset" | "offset_increment");
                 if let Some(suffix) = doubtful_suffix(&value).filter(|_| prefixes == Prefixes::Fio1024) {
-                    self.warn(
-                        *line,
-                        format!("{key}={value}: with kb_base=1024, fio takes {suffix} as a power of 1000"),
-                    );
+                    self.warn(*at, format!("{key}={value}: with kb_base=1024, fio takes {suffix} as a power of 1000"));
                 }
-                state.spec.set(key, &value, prefixes).map_err(|e| self.error(*line, e.to_string()))?;
+                state.spec.set(key, &value, prefixes).map_err(|e| self.error(*at, e.to_string()))?;
                 if key == "ioengine" && state.spec.ioengine.bypasses_kernel {
-                    self.warn(*line, format!("ioengine={value}: its I/O goes to the device of the scenario"));
+                    self.warn(*at, format!("ioengine={value}: its I/O goes to the device of the scenario"));
                 }
             }
             Effect::File(set) => {
-                set(state, &Given { key, value: &value, prefixes }).map_err(|reason| self.error(*line, reason))?;
+                set(state, &Given { key, value: &value, prefixes }).map_err(|reason| self.error(*at, reason))?;
                 if let Some(warning) = state.warning.take() {
-                    self.warn(*line, format!("{key}={value}: {warning}"));
+                    self.warn(*at, format!("{key}={value}: {warning}"));
                 }
             }
             Effect::Ignored => {}
             Effect::Refused(off) if off.contains(&value.as_str()) => {}
             Effect::Refused(_) => {
                 let reason = format!("{key}={value} would change the I/O and is not supported: {}", row.about);
-                return Err(self.error(*line, reason));
+                return Err(self.error(*at, reason));
             }
         }
         Ok(())
@@ -234,12 +258,23 @@ impl Reader<'_> {
 
     /// Checks a job as a whole and completes it.
     fn finish(&mut self, state: JobState, section: &Section, stage: u32) -> Result<FioJob, FioError> {
-        let JobState { mut spec, name, numjobs, cpus, filename, filesize, placed, cgroup, cgroup_weight, .. } = state;
+        let JobState { mut spec, name, numjobs, cpus, filenames, filesize, placed, cgroup, cgroup_weight, .. } = state;
         let name = name.unwrap_or_else(|| section.title.clone());
-        let line = section.line;
+        let line = section.at;
+        if !filenames.is_empty() {
+            spec.nrfiles = filenames.len() as u32;
+        }
         if let Some(filesize) = filesize {
             spec.io_size = spec.io_size.or(spec.size);
-            spec.size = Some(Extent::Bytes(filesize));
+            spec.size = Some(Extent::Bytes(filesize.saturating_mul(u64::from(spec.nrfiles))));
+        }
+        if !state.file_by_file {
+            self.warn_of_files(&name, &spec, &filenames, line);
+        } else {
+            spec.nrfiles = 1;
+        }
+        if let Some(note) = spec.rounded_note() {
+            self.warn(line, format!("job {name:?}: {note}"));
         }
         spec.validate().map_err(|e| self.error(line, format!("job {name:?}: {e}")))?;
         if spec.ioengine.synchronous && spec.iodepth > 1 {
@@ -257,7 +292,24 @@ impl Reader<'_> {
             no_stall: state.no_stall,
             time_scale: state.time_scale,
         });
-        Ok(FioJob { name, line, spec, numjobs, stage, cpus, filename, placed, cgroup, cgroup_weight, trace })
+        let line = line.line;
+        Ok(FioJob { name, line, spec, numjobs, stage, cpus, filenames, placed, cgroup, cgroup_weight, trace })
+    }
+
+    /// A job over several drives: here they are parts of one.
+    fn warn_of_files(&mut self, name: &str, spec: &JobSpec, filenames: &[String], at: At) {
+        if spec.nrfiles < 2 {
+            return;
+        }
+        let (files, depth) = (spec.nrfiles, spec.depth());
+        let what = if filenames.iter().any(|name| name.starts_with("/dev/")) { "drives" } else { "files" };
+        let mut text =
+            format!("job {name:?}: its {files} {what} are equal parts of the one device, and take the I/Os in turn");
+        if what == "drives" {
+            let each = depth.div_ceil(files);
+            text += &format!("; for each drive alone, name one of them and set iodepth={each}");
+        }
+        self.warn(at, text);
     }
 
     /// One line for all of them.
@@ -267,19 +319,37 @@ impl Reader<'_> {
         self.warn(first, format!("ignored fio options, which do not change the I/O here: {names}"));
     }
 
-    fn warn_of_page_cache(&mut self, jobs: &[FioJob]) {
-        let cached = |job: &&FioJob| {
+    /// Jobs on several drives: here one device stands for all.
+    fn warn_of_drives(&mut self, jobs: &[Job]) {
+        let mut drives: Vec<&str> = Vec::new();
+        for (_, job) in jobs.iter().filter(|(_, job)| job.filenames.len() == 1) {
+            let name = job.filenames[0].as_str();
+            if name.starts_with("/dev/") && !drives.contains(&name) {
+                drives.push(name);
+            }
+        }
+        if drives.len() > 1 {
+            let text = format!(
+                "jobs on {}: one device stands for all of them; for each drive alone, give its jobs",
+                drives.join(", ")
+            );
+            self.warn(jobs[0].0, text);
+        }
+    }
+
+    fn warn_of_page_cache(&mut self, jobs: &[Job]) {
+        let cached = |(_, job): &&Job| {
             job.trace.is_none() && !job.spec.direct && matches!(job.spec.rw.mix, Mix::Read | Mix::ReadWrite)
         };
         let Some(first) = jobs.iter().find(cached) else { return };
-        let names: Vec<String> = jobs.iter().filter(cached).map(|job| format!("{:?}", job.name)).collect();
+        let names: Vec<String> = jobs.iter().filter(cached).map(|(_, job)| format!("{:?}", job.name)).collect();
         let who = if names.len() == 1 { "job" } else { "jobs" };
         let text = format!(
             "{who} {}: direct=0: in simulation its reads go through a page cache, with read-ahead, and what is in memory is not \
              read again; set direct=1 to go past it",
             names.join(", ")
         );
-        self.warn(first.line, text);
+        self.warn(first.0, text);
     }
 }
 

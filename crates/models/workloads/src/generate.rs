@@ -17,6 +17,8 @@
 //! - The first replicate of a job of a fio file (`fio_job`) draws offsets, sizes and directions from fio's own generators. Such
 //!   a job covers its region as fio does with several sizes, whatever its sizes are. All other jobs draw from the seed.
 //! - Mixed sequential access keeps a position for reads and one for writes.
+//! - Buffered I/O and discards may have sizes that are no multiple of 512: the device gets the whole 4 KiB pages (sectors, of
+//!   discards) that an I/O touches.
 //! - A flush (`fsync`) is issued when everything before it has completed, and nothing is issued beside it.
 
 mod build;
@@ -63,8 +65,10 @@ pub struct JobSpec {
     pub rwmixread: u8,
     /// Block sizes by direction, from `bs`, `bsrange` or `bssplit`. In a scenario `bs` takes every form, log-normal sizes too.
     pub bs: PerDir<BlockSize>,
-    /// Sizes of a range are any multiple of 512, not of the range's minimum.
+    /// Sizes of a range are any multiple of 512 (where I/O is buffered, of a byte), not of the range's minimum.
     pub bs_unaligned: bool,
+    /// Files that take the I/Os in turn, one I/O each: equal parts of the region, each with its own positions.
+    pub nrfiles: u32,
     /// Alignment of random offsets; `None` is the (smallest) block size.
     pub blockalign: PerDir<Option<u64>>,
     /// Start of the region.
@@ -176,6 +180,7 @@ impl Default for JobSpec {
             rwmixread: 50,
             bs: PerDir::all(BlockSize::Fixed(4096)),
             bs_unaligned: false,
+            nrfiles: 1,
             blockalign: PerDir::all(None),
             offset: Extent::Bytes(0),
             offset_increment: Extent::Bytes(0),

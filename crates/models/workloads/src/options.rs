@@ -6,8 +6,10 @@ mod form;
 
 use dumbwaiter_block::hint::nearest;
 
-use crate::fio::state::{Given, JobState, base, cpu_list, cpu_mask, cpu_policy, file_name, file_size, trace_files};
-use crate::generate::parse::{Parsed, block_size, per_dir, switch, whole_percent};
+use crate::fio::state::{
+    Given, JobState, base, cpu_list, cpu_mask, cpu_policy, file_names, file_service, file_size, trace_files,
+};
+use crate::generate::parse::{Parsed, block_size, block_split, per_dir, switch, whole_percent};
 use crate::generate::{BlockSize, BurstProcess, Distribution, JobSpec, RateProcess, Scalar};
 use crate::generate::{Sequencer, SubmitMode, ThinkBlocks};
 use dumbwaiter_text::units::{BareTime, Prefixes};
@@ -178,21 +180,33 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     job!("bs blocksize", bs, Each(BLOCKS, BlockSize::Fixed(4096)), "block sizes by direction"),
     also("bsrange blocksize_range", block_ranges, "ranges of block sizes by direction"),
     also("bssplit", block_splits, "block sizes by direction, each with its percentage"),
-    job!("bs_unaligned blocksize_unaligned", bs_unaligned, FLAG, "sizes of a range are any multiple of 512"),
+    job!(
+        "bs_unaligned blocksize_unaligned",
+        bs_unaligned,
+        FLAG,
+        "sizes of a range or split need not be multiples of the smallest"
+    ),
     job!("blockalign ba", blockalign, Each(Optional(SIZE), None), "alignment of random offsets by direction"),
+    job!("nrfiles", nrfiles, Number(1, 1 << 16), "files that take the I/Os in turn: equal parts of the region"),
     job!("offset", offset, SIZE_OR_SHARE, "start of the region"),
     job!("offset_increment", offset_increment, SIZE_OR_SHARE, "added once for each earlier instance"),
     job!("offset_align", offset_align, SIZE, "a percentage offset is rounded up to this"),
-    job!("size", size, Optional(SIZE_OR_SHARE), "length of the region"),
-    job!("io_size io_limit", io_size, Optional(SIZE_OR_SHARE), "bytes or percent to transfer"),
-    job!("number_ios", number_ios, Optional(Amount("a number of I/Os")), "I/Os after which the job ends"),
-    job!("loops", loops, Optional(Number(1, ANY)), "passes over size"),
+    job!("size", size, UnlessZero(SIZE_OR_SHARE), "length of the region; 0: the whole device"),
+    also(
+        "fill_device fill_fs",
+        |job, text, _| switch(text).map(|on| job.size = if on { None } else { job.size }),
+        "the whole device, as size=100%",
+    ),
+    job!("io_size io_limit", io_size, UnlessZero(SIZE_OR_SHARE), "bytes or percent to transfer"),
+    job!("number_ios", number_ios, UnlessZero(Amount("a number of I/Os")), "I/Os after which the job ends"),
+    job!("loops", loops, UnlessZero(Number(0, ANY)), "passes over size"),
     job!("time_based", time_based, Optional(FLAG), "continue until runtime, whatever was transferred"),
     job!("runtime timeout", runtime, UnlessZero(SECONDS), "time after the start and ramp_time"),
     job!("startdelay start_delay", startdelay, Delay, "time before the start, or a range of times"),
     job!("ramp_time", ramp_time, SECONDS, "I/O in this time after the start is not counted"),
     job!("ioengine", ioengine, ENGINE, "any engine that does block I/O; whether it waits for each I/O"),
     job!("direct", direct, FLAG, "bypass the page cache"),
+    also("fsync_on_close", |job, text, _| switch(text).map(|on| job.end_fsync |= on), "as end_fsync"),
     also("buffered", |job, text, _| switch(text).map(|on| job.direct = !on), "the opposite of direct"),
     job!("sync", sync, SYNC, "writes carry FUA"),
     job!("hipri", hipri, FLAG, "poll for completions"),
@@ -274,8 +288,13 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     file!("name", name, Optional(NAME), "name of the job instead of the section's title"),
     file!("numjobs", numjobs, Number(1, 65_535), "instances of the job"),
     file!("stonewall wait_for_previous", stonewall, FLAG, "begin after all jobs above have ended"),
-    special("filename", file_name, "one file or device; jobs that name the same share it"),
-    special("filesize", file_size, "size of the file"),
+    special(
+        "filename",
+        file_names,
+        "files or devices; several are equal parts of one device; jobs that name the same share it",
+    ),
+    special("filesize", file_size, "size of each file; of a range the middle"),
+    special("file_service_type", file_service, "sequential: one file after another; else they take turns"),
     special("cpus_allowed", cpu_list, "processors of the instances, such as 0,5,8-15"),
     special("cpumask", cpu_mask, "processors of the instances as a bit mask"),
     special("cpus_allowed_policy", cpu_policy, "instances take the processors in turn, as with split"),
@@ -302,10 +321,10 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
          ignore_error error_dump exit_what",
     ),
     ignored(
-        "creates and keeps files",
-        "directory filename_format unique_filename filetype openfiles ioscheduler create_serialize create_fsync \
+        "creates, reads and keeps files before and after the run",
+        "pre_read directory filename_format unique_filename filetype openfiles ioscheduler create_serialize create_fsync \
          create_on_open allow_file_create allow_mounted_write unlink unlink_each_loop fallocate fadvise_hint \
-         write_hint overwrite invalidate file_service_type",
+         write_hint overwrite invalidate",
     ),
     ignored(
         "contents of files and buffers",
@@ -315,7 +334,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     ),
     ignored(
         "random numbers are always seeded here, without a map that can be exhausted",
-        "softrandommap random_generator",
+        "softrandommap random_generator use_os_rand rwmixcycle",
     ),
     ignored(
         "what submission costs the CPU, and who pays",
@@ -340,7 +359,6 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
          pi_act pi_chk apptag apptag_mask cdb_len libblkio_* xnvme_* rbd_*",
     ),
     // With one that is not supported.
-    refused("nrfiles", &["1"], "give each file a section, or use numjobs"),
     refused("opendir", &[], "name one file or device"),
     refused("lockfile", &["none"], "files are not locked here"),
     refused(
@@ -348,9 +366,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
         &["none"],
         "zoned devices are not simulated; use random_distribution=zoned for zones of access",
     ),
-    refused("pre_read", &["0"], "use ramp_time to reach a steady state"),
     refused("file_append", &["0"], "use offset"),
-    refused("fill_device fill_fs", &["0"], "use size=100%"),
     refused("create_only", &["0"], "it does no I/O at all"),
     refused("bs_is_seq_rand", &["0"], "give reads and writes their sizes with bs=R,W"),
     refused("random_sequence_stride", &["0"], "use rw=read:STEP"),
@@ -358,7 +374,6 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     refused("write_barrier", &["0"], "use fsync or sync=dsync"),
     refused("sync_file_range", &[], "use fsync"),
     refused("end_syncfs", &["0"], "use end_fsync"),
-    refused("fsync_on_close", &["0"], "use end_fsync"),
     refused("hipri_percentage", &["0"], "use hipri, for all I/Os"),
     refused("atomic", &["0"], "atomic writes are not simulated"),
     refused("cmdprio_bssplit", &[], "use cmdprio_percentage, or a job for each size"),
@@ -395,11 +410,13 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
 ];
 
 fn block_ranges(job: &mut JobSpec, text: &str, prefixes: Prefixes) -> Parsed<()> {
-    block_splits(job, &text.replace('/', ",").replace(':', "-"), prefixes)
+    let text = text.replace('/', ",").replace(':', "-");
+    job.bs = per_dir(&text, job.bs.clone(), |text| block_size(text, prefixes))?;
+    Ok(())
 }
 
 fn block_splits(job: &mut JobSpec, text: &str, prefixes: Prefixes) -> Parsed<()> {
-    job.bs = per_dir(text, job.bs.clone(), |text| block_size(text, prefixes))?;
+    job.bs = per_dir(text, job.bs.clone(), |text| block_split(text, prefixes).or_else(|_| block_size(text, prefixes)))?;
     Ok(())
 }
 

@@ -109,7 +109,9 @@ pub fn commands_with(place: &TargetDrive, spec: &SchedulerSpec, attributes: &[At
     for (file, text) in &io_cost {
         udev_rule += &format!(", RUN+=\"/bin/sh -c 'echo %M:%m {text} >{CGROUPS}/{file}'\"");
     }
-    let file = format!("/etc/udev/rules.d/60-io-scheduler-{}.rules", place.disk);
+    // udev reads the rules of all folders by name and the last assignment wins: behind what distributions and guides call
+    // 60-ioschedulers.rules, 60-ssd-scheduler.rules, 64-btrfs-zoned.rules or 99-….
+    let file = format!("/etc/udev/rules.d/99-zz-io-scheduler-{}.rules", place.disk);
     let reload = "sudo udevadm control --reload".to_owned();
     let mut apply: Vec<String> = settings.iter().map(|(path, value)| set(value, path)).collect();
     let of_disk = |text: &str, file: &str| format!("echo \"$(cat {disk}/dev) {text}\" | sudo tee {CGROUPS}/{file}");
@@ -191,10 +193,10 @@ mod tests {
         assert_eq!(found.apply[2], "echo 64 | sudo tee /sys/block/sda/queue/nr_requests");
         let rule = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\", ATTR{queue/nr_requests}=\"64\"";
         assert_eq!(found.udev_rule, rule);
-        assert_eq!(found.apply[3], format!("echo '{rule}' | sudo tee /etc/udev/rules.d/60-io-scheduler-sda.rules"));
+        assert_eq!(found.apply[3], format!("echo '{rule}' | sudo tee /etc/udev/rules.d/99-zz-io-scheduler-sda.rules"));
         assert_eq!(found.undo[0], "echo none | sudo tee /sys/block/sda/queue/scheduler");
         assert_eq!(found.undo[1], "echo 256 | sudo tee /sys/block/sda/queue/nr_requests");
-        assert_eq!(found.undo[2], "sudo rm /etc/udev/rules.d/60-io-scheduler-sda.rules");
+        assert_eq!(found.undo[2], "sudo rm /etc/udev/rules.d/99-zz-io-scheduler-sda.rules");
         assert_ne!(found.apply[3], commands(&place("sdb"), &spec, None).apply[2], "one disk's rule over another's");
     }
 
@@ -262,6 +264,16 @@ mod tests {
         assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\""));
         for nvme in ["ull:optane-900p", "ssd:d5-p5430"] {
             assert!(of(nvme).undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
+        }
+    }
+
+    #[test]
+    fn the_rule_comes_after_those_of_distributions_and_guides() {
+        let spec = SchedulerSpec::named("bfq");
+        let found = commands_with(&place("sda"), &spec, &[]);
+        let name = found.undo.iter().find_map(|line| line.strip_prefix("sudo rm /etc/udev/rules.d/")).unwrap();
+        for other in ["60-ioschedulers.rules", "60-ssd-scheduler.rules", "64-btrfs-zoned.rules", "99-scheduler.rules"] {
+            assert!(name > other, "{name} is undone by {other}");
         }
     }
 }

@@ -7,6 +7,7 @@ use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
 
 use crate::input::Overrides;
+use crate::quoted::quoted;
 
 impl Overrides {
     /// The command line of `compare` with these settings.
@@ -62,16 +63,6 @@ pub(crate) fn with_option(command: &str, name: &str, value: &str) -> String {
             format!("{before}{option}{value}{rest}")
         }
         None => format!("{command}{option}{value}"),
-    }
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -11,7 +11,9 @@ use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
+use dumbwaiter_workloads::fio;
 
+use crate::quoted::quoted;
 use crate::until::Until;
 
 /// A comparison to run: a scenario, and the goal of the recommendation.
@@ -57,7 +59,7 @@ pub enum ReadError {
 pub enum InputKind {
     /// A scenario in TOML.
     Scenario,
-    /// A fio job file.
+    /// A fio job file, or a command line of fio.
     FioJob,
     /// A block trace.
     Trace,
@@ -190,13 +192,18 @@ fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
         return InputKind::Trace;
     }
     let text = String::from_utf8_lossy(head);
+    if fio::is_command_line(&text) {
+        return InputKind::FioJob;
+    }
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';']));
     let first = lines.next().unwrap_or_default();
     // A section of a fio job has one bracket; a TOML table array has two, and its keys are quoted or numbers.
-    if first.starts_with("[[") || (first.contains(" = ") && !first.contains(',')) {
+    let key = first.split_once(" = ").filter(|_| !first.contains(','));
+    if first.starts_with("[[") || key.is_some_and(|(key, _)| !key.trim().contains(' ')) {
         return InputKind::Scenario;
     }
-    if first.starts_with('[') && first.ends_with(']') || extension == "fio" {
+    let section = first.starts_with('[') && first.ends_with(']') && !first.contains("] [");
+    if section || extension == "fio" || text.lines().any(|line| line.trim() == "[global]") {
         return InputKind::FioJob;
     }
     InputKind::Trace
@@ -207,9 +214,31 @@ fn builtin_of(path: &Path) -> Option<library::Named> {
     path.to_str().filter(|_| !path.exists()).and_then(library::named)
 }
 
-/// Kind of an argument: a scenario inside the program, or a file.
+/// The name of fio's command line in messages.
+const COMMAND: &str = "fio command";
+
+/// The command line of fio that is given instead of a file.
+fn command_line_of(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| text.contains(' ') && !path.exists() && fio::is_command_line(text))
+}
+
+/// Words with those of a command line of fio as one: what follows `--` is often pasted.
+pub(crate) fn joined(words: &[PathBuf]) -> Vec<PathBuf> {
+    let text: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let line = text.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    match text.len() == words.len() && words.len() > 1 && fio::is_command_line(&line) {
+        true => vec![PathBuf::from(line)],
+        false => words.to_vec(),
+    }
+}
+
+/// Kind of an argument: a scenario inside the program, a command line of fio, or a file.
 pub(crate) fn kind_of(path: &Path) -> Result<InputKind, ReadError> {
-    if builtin_of(path).is_some() { Ok(InputKind::Scenario) } else { input_kind(path) }
+    match builtin_of(path) {
+        Some(_) => Ok(InputKind::Scenario),
+        None if command_line_of(path).is_some() => Ok(InputKind::FioJob),
+        None => input_kind(path),
+    }
 }
 
 /// Refuses a mixture: one scenario or job file, or one or more traces.
@@ -227,7 +256,7 @@ fn kind_of_all(paths: &[PathBuf]) -> Result<Option<InputKind>, ReadError> {
 }
 
 impl Experiment {
-    /// Reads `paths` (a scenario, a fio job file or traces; the `builtin` scenario where there are none), applies
+    /// Reads `paths` (a scenario, a fio job file or command line, or traces; the `builtin` scenario where there are none), applies
     /// `overrides` and checks the whole.
     pub fn read(
         paths: &[PathBuf],
@@ -235,6 +264,7 @@ impl Experiment {
         overrides: &Overrides,
         goal: Goal,
     ) -> Result<Experiment, ReadError> {
+        let paths: &[PathBuf] = &joined(paths);
         let kind = kind_of_all(paths)?;
         if kind != Some(InputKind::Trace)
             && let Some(option) = overrides.trace_option()
@@ -255,8 +285,10 @@ impl Experiment {
                 None => Scenario::load(&paths[0])?,
             },
             Some(InputKind::FioJob) => {
-                let path = paths[0].display().to_string();
-                let text = read_text(&paths[0])?;
+                let (path, text) = match command_line_of(&paths[0]) {
+                    Some(line) => (COMMAND.to_owned(), line.to_owned()),
+                    None => (paths[0].display().to_string(), read_text(&paths[0])?),
+                };
                 let environment = |name: &str| std::env::var(name).ok();
                 drives = Scenario::drives_of_fio(&text, &path, &environment)?;
                 Scenario::from_fio(&text, &path, &environment)?
@@ -394,6 +426,15 @@ mod tests {
     }
 
     #[test]
+    fn words_of_a_fio_command_are_one_input() {
+        let words = ["fio", "--name=a", "--filename=/dev/sd x"].map(PathBuf::from);
+        assert_eq!(joined(&words), [PathBuf::from("fio --name=a '--filename=/dev/sd x'")]);
+        assert_eq!(kind_of(&joined(&words)[0]).unwrap(), InputKind::FioJob);
+        let files = ["fio", "a.csv"].map(PathBuf::from);
+        assert_eq!(joined(&files), files);
+    }
+
+    #[test]
     fn content_decides() {
         let kind = |name: &str, text: &str| kind_of_content(Path::new(name), text.as_bytes());
         assert_eq!(kind("a.toml", "garbage"), InputKind::Scenario);
@@ -402,6 +443,13 @@ mod tests {
         assert_eq!(kind("a", "[[task]]\n"), InputKind::Scenario);
         assert_eq!(kind("job.fio", "rw=read"), InputKind::FioJob);
         assert_eq!(kind("a", "8,0 3 1 0.000000000 697 G W 223490 + 8 [kjournald]\n"), InputKind::Trace);
+        assert_eq!(kind("a", "# fio --rw=read\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "[root@host ~]# sudo fio \\\n  --rw=read --name=a\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "# fio --rw=read\n[a]\nrw=write\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "$ cat j.fio\n[global]\nrw=read\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "[ts in ns] [pid] [process]\n1 2 x\n"), InputKind::Trace);
+        assert_eq!(kind("a", "Process Name = 'dd'\n     Kbytes : count\n"), InputKind::Trace);
+        assert_eq!(kind("a", "fio 1234 R 8,0 9096 4096 2.5\n"), InputKind::Trace);
         assert_eq!(kind("a.fio", "\0\x01"), InputKind::Trace);
         assert_eq!(kind("a.csv", "128166372003061629,hm,1,Read,383496192,32768,413\n"), InputKind::Trace);
     }

@@ -1,7 +1,9 @@
 //! How much of a trace a comparison leaves out: said first, and refused where it is much.
 
+use dumbwaiter_block::SECTOR_BYTES;
 use dumbwaiter_measure::grouped;
 use dumbwaiter_scenario::load::{LeftOut, Prepared};
+use dumbwaiter_scenario::{Scenario, Task, Work};
 
 use crate::{About, Control, Failure, World};
 
@@ -24,6 +26,7 @@ pub(crate) fn check(
     let mut notes = Vec::new();
     for device in devices {
         let Some(capacity) = world.capacity_sectors(device) else { continue };
+        notes.extend(cut(load.scenario(), device, capacity));
         for left_out in load.left_out(capacity, &|| control.cancelled())? {
             let what = description(&left_out, device, capacity);
             if left_out.share() > LEFT_OUT_SHARE_MAX && !left_out.asked_for {
@@ -35,6 +38,25 @@ pub(crate) fn check(
     Ok(notes)
 }
 
+/// Remarks on jobs of fio that need more than the device: their I/O stays inside.
+fn cut(scenario: &Scenario, device: &str, capacity_sectors: u64) -> Vec<String> {
+    let gib = |sectors: u64| sectors as f64 / f64::from(2 << 20);
+    let beyond = |(_, task): (_, &Task)| match &task.work {
+        Work::Job(job) => {
+            job.cut_at(capacity_sectors * SECTOR_BYTES, task.count).map(|bytes| (task.name.clone(), bytes))
+        }
+        _ => None,
+    };
+    let text = |(name, bytes): (String, u64)| {
+        let (end, room) = (gib(bytes / SECTOR_BYTES), gib(capacity_sectors));
+        format!(
+            "job {name:?} reaches to {end:.1} GiB, {device} has {room:.1} GiB: its I/O stays on the device, that of what begins \
+             beyond its end from the beginning on"
+        )
+    };
+    scenario.tasks().filter_map(beyond).map(text).collect()
+}
+
 /// Such as `t.csv: 6,945 of 6,999 records (99.2 %) are left out on ull:optane-900p: 6,945 lie beyond its end (260 GiB)`.
 fn description(left_out: &LeftOut, device: &str, capacity_sectors: u64) -> String {
     let mut reasons = Vec::new();
@@ -43,8 +65,9 @@ fn description(left_out: &LeftOut, device: &str, capacity_sectors: u64) -> Strin
         reasons.push(format!("{} lie beyond its end ({gib:.1} GiB)", grouped(left_out.beyond)));
     }
     reasons.extend(left_out.unusable.iter().map(|s| format!("{}: {}", s.reason, grouped(s.count))));
+    let example = left_out.example.as_ref().map_or(String::new(), |line| format!("; {line}"));
     format!(
-        "{}: {} of {} records ({}) are left out on {device}: {}",
+        "{}: {} of {} records ({}) are left out on {device}: {}{example}",
         left_out.trace,
         grouped(left_out.count()),
         grouped(left_out.records),

@@ -19,6 +19,7 @@ mod left_out;
 mod matrix;
 mod models;
 mod plan;
+mod quoted;
 mod resume;
 mod scenario_value;
 mod score_table;

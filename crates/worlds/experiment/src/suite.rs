@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::compare::{Comparison, Ending, compare};
 use crate::failure::Failure;
-use crate::input::{Experiment, InputKind, Overrides, ReadError, kind_of};
+use crate::input::{Experiment, InputKind, Overrides, ReadError, joined, kind_of};
 use crate::{Control, World};
 
 /// Drives of a suite: what kind each is, and its model.
@@ -64,6 +64,7 @@ impl Input {
         overrides: &Overrides,
         goal: Goal,
     ) -> Result<Input, ReadError> {
+        let words: &[PathBuf] = &joined(words);
         let suite_of = |word: &PathBuf| word.to_str().and_then(|text| text.strip_prefix(SUITE)).map(str::to_owned);
         match words {
             [word] if suite_of(word).is_some() => return suite(&suite_of(word).unwrap_or_default(), overrides, goal),

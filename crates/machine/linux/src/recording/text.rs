@@ -65,5 +65,5 @@ pub(crate) fn write(events: &[Event], about: &About, options: &Options) -> Resul
     };
     let reading = traces::Options { format: Some(Format::Blkparse), ..traces::Options::default() };
     let mut reader = traces::open_reader(&about.name, Box::new(lines), &reading)?;
-    traces::convert(&mut reader, &options.output, options.format, None, &|| false).map(Some)
+    traces::convert(&mut reader, &options.output, options.format, None, &traces::Filter::default(), &|| false).map(Some)
 }

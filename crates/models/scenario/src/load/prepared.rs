@@ -21,6 +21,8 @@ pub struct LeftOut {
     pub beyond: u64,
     /// Those that the reader cannot use, by reason.
     pub unusable: Vec<Skipped>,
+    /// The first of those that is a line.
+    pub example: Option<String>,
     /// Whether the scenario says how to handle such records.
     pub asked_for: bool,
 }
@@ -105,6 +107,7 @@ impl Prepared {
                     records: survey.records + unusable,
                     beyond,
                     unusable: survey.unusable.clone(),
+                    example: survey.example.clone(),
                     asked_for: spec.options.fit.is_some(),
                 });
             }

@@ -4,4 +4,5 @@ mod characteristics;
 mod fuzz;
 mod replay;
 mod round_trip;
+mod tools;
 mod traps;

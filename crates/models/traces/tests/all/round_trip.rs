@@ -1,7 +1,7 @@
 //! Written records are read back as far as the format can express them.
 
 use dumbwaiter_block::{Flags, IoTag, Nanos, Op};
-use dumbwaiter_traces::{Columns, Format, Known, Options, Record, TraceWriter, Written, convert, open};
+use dumbwaiter_traces::{Columns, Filter, Format, Known, Options, Record, TraceWriter, Written, convert, open};
 use proptest::prelude::*;
 
 const ALL: Known = Known { times: true, sizes: true, devices: true, tasks: true };
@@ -69,7 +69,9 @@ fn kept(format: Format, r: &Record, several: bool) -> Record {
             (k.flags, k.task, k.wait, k.latency) = (r.flags, r.task, r.wait, r.latency);
         }
         Format::Fiu => k.task = r.task,
-        Format::Msr | Format::TencentCut | Format::Heimdall | Format::DisksimValid => k.latency = r.latency,
+        Format::Msr | Format::Systor | Format::TencentCut | Format::Heimdall | Format::DisksimValid => {
+            k.latency = r.latency
+        }
         Format::HpCsv => {
             (k.wait, k.latency) = (r.wait, r.latency);
             k.flags = if r.flags.has(Flags::SYNC) { Flags::SYNC } else { Flags::NONE };
@@ -222,7 +224,7 @@ fn a_failed_conversion_leaves_no_file() {
     std::fs::write(&from, bytes).unwrap();
     std::fs::write(&to, "what was there").unwrap();
     let mut reader = open(&[&from], &Options::default()).unwrap();
-    assert!(convert(&mut reader, &to, Format::Msr, None, &|| false).is_err());
+    assert!(convert(&mut reader, &to, Format::Msr, None, &Filter::default(), &|| false).is_err());
     assert_eq!(std::fs::read_to_string(&to).unwrap(), "what was there");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }

@@ -13,8 +13,11 @@ pub(crate) struct JobState {
     pub(crate) numjobs: u32,
     pub(crate) stonewall: bool,
     pub(crate) cpus: Vec<u16>,
-    pub(crate) filename: Option<String>,
+    /// Files or devices; several take the I/Os in turn.
+    pub(crate) filenames: Vec<String>,
     pub(crate) filesize: Option<u64>,
+    /// Each file is done before the next.
+    pub(crate) file_by_file: bool,
     pub(crate) placed: bool,
     pub(crate) cgroup: Option<String>,
     pub(crate) cgroup_weight: Option<u32>,
@@ -34,8 +37,9 @@ impl Default for JobState {
             numjobs: 1,
             stonewall: false,
             cpus: Vec::new(),
-            filename: None,
+            filenames: Vec::new(),
             filesize: None,
+            file_by_file: false,
             placed: false,
             cgroup: None,
             cgroup_weight: None,
@@ -76,23 +80,37 @@ pub(crate) fn base(state: &mut JobState, given: &Given) -> Set {
     Ok(())
 }
 
-pub(crate) fn file_name(state: &mut JobState, given: &Given) -> Set {
-    if given.value.is_empty() {
-        return Err(given.bad("a name"));
+/// Names with colons between; `\\:` is a colon of a name.
+fn names(text: &str) -> Vec<String> {
+    text.replace("\\:", "\0").split(':').map(|name| name.trim().replace('\0', ":")).collect()
+}
+
+pub(crate) fn file_names(state: &mut JobState, given: &Given) -> Set {
+    let found = names(given.value);
+    if found.iter().any(String::is_empty) {
+        return Err(given.bad("a name, or several with colons between"));
     }
-    if given.value.replace("\\:", "").contains(':') {
-        return Err(format!(
-            "{}={} names several files, which is not supported: give each a section of its own",
-            given.key, given.value
-        ));
-    }
-    state.filename = Some(given.value.replace("\\:", ":"));
+    state.filenames = found;
+    Ok(())
+}
+
+pub(crate) fn file_service(state: &mut JobState, given: &Given) -> Set {
+    state.file_by_file = given.value == "sequential";
     Ok(())
 }
 
 pub(crate) fn file_size(state: &mut JobState, given: &Given) -> Set {
-    let size = units::size(given.value, given.prefixes).ok().filter(|n| *n > 0);
-    state.filesize = Some(size.ok_or_else(|| given.bad("one size (a range of sizes is not supported)"))?);
+    let size = |text: &str| units::size(text, given.prefixes).ok();
+    let found = match given.value.split_once('-') {
+        // fio draws a size for each file; here they are equal.
+        Some((least, most)) => size(least).zip(size(most)).map(|(least, most)| least.midpoint(most)),
+        None => size(given.value),
+    };
+    state.filesize =
+        Some(found.ok_or_else(|| given.bad("a size, or a range of sizes such as 1m-4m"))?).filter(|n| *n > 0);
+    if given.value.contains('-') {
+        state.warning = Some("each file has the size in the middle of the range");
+    }
     Ok(())
 }
 
@@ -134,8 +152,7 @@ pub(crate) fn cpu_policy(state: &mut JobState, given: &Given) -> Set {
 }
 
 pub(crate) fn trace_files(state: &mut JobState, given: &Given) -> Set {
-    let names = given.value.replace("\\:", "\0");
-    state.traces = names.split(':').map(|name| name.replace('\0', ":")).collect();
+    state.traces = names(given.value);
     match state.traces.iter().any(|name| name.is_empty() || name == "-") {
         true => Err(given.bad("one or more files with colons between")),
         false => Ok(()),

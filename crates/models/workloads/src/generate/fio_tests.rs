@@ -42,7 +42,7 @@ fn jobs_of_fio_files_do_the_ios_of_fio() {
     for part in REFERENCE.split("=== ").skip(1) {
         let (title, text) = part.split_once('\n').unwrap();
         let mut sections = text.split("--- ");
-        let file = fio::parse(sections.next().unwrap(), title, &|_| None).unwrap();
+        let file = fio::parse(sections.next().unwrap(), title, &fio::Outside::NOTHING).unwrap();
         for section in sections {
             let (name, expected) = section.split_once('\n').unwrap();
             if let Some(digest) = expected.strip_prefix("hash ") {
@@ -63,7 +63,7 @@ fn jobs_of_fio_files_do_the_ios_of_fio() {
 fn replicates_of_fio_jobs_differ_and_repeat() {
     for options in ["", "randseed=3\n", "allrandrepeat=1\n", "randrepeat=0\n"] {
         let text = format!("[global]\nsize=4m\n{options}[a]\nrw=randrw\nbs=4k\n[b]\nrw=randrw\nbs=4k\n");
-        let file = fio::parse(&text, "replicates", &|_| None).unwrap();
+        let file = fio::parse(&text, "replicates", &fio::Outside::NOTHING).unwrap();
         let all: Vec<String> =
             [("a", 0), ("b", 0), ("a", 1), ("a", 2)].map(|(name, n)| sequence(&file, name, n, 40)).into();
         // With randrepeat=0 the seed of the run decides, which is the same here.

@@ -1,9 +1,9 @@
 //! The running generator: decides what the next I/O is and when it is due. It does not allocate after it is built.
 
-use dumbwaiter_block::{Flags, Nanos, Op};
+use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
 
 use super::draws::Draws;
-use super::offsets::{Coverage, Offsets, Stream};
+use super::offsets::{Coverage, Offsets, Place, Stream};
 use super::pauses::{Burst, RateSleep, ThinkTime, Thinking};
 use super::value::{Mix, READ, SubmitMode, TRIM, WRITE};
 use crate::{Next, Want, Workload};
@@ -21,7 +21,8 @@ pub(super) struct Schedule {
 /// Limits at which the job ends.
 #[derive(Debug)]
 pub(super) struct Limits {
-    pub(super) sectors: u64,
+    /// In grains.
+    pub(super) length: u64,
     pub(super) ios: u64,
     pub(super) passes: u64,
 }
@@ -65,6 +66,37 @@ pub(super) enum Flush {
     Under,
 }
 
+/// The unit of offsets and sizes, and how they become sectors.
+#[derive(Debug)]
+pub(super) struct Grain {
+    /// Bytes of a unit: those of a sector, or 1.
+    pub(super) bytes: u64,
+    /// Where the unit is a byte: an I/O takes the whole pages of this many bytes that it touches.
+    pub(super) page: u64,
+    /// End of the region on the device.
+    pub(super) end: u64,
+}
+
+impl Grain {
+    /// First sector and sectors of an I/O.
+    #[inline]
+    fn span(&self, offset: u64, length: u32) -> (u64, u32) {
+        if self.bytes == SECTOR_BYTES {
+            return (offset, length);
+        }
+        let end = (offset + u64::from(length)).next_multiple_of(self.page).min(self.end);
+        let start = offset / self.page * self.page;
+        (start / SECTOR_BYTES, ((end - start) / SECTOR_BYTES) as u32)
+    }
+}
+
+/// A file that waits for its turn.
+#[derive(Debug)]
+pub(super) struct OtherFile {
+    pub(super) places: [Place; 3],
+    pub(super) coverage: Coverage,
+}
+
 /// The generator of one instance of a job.
 #[derive(Debug)]
 pub(super) struct Generator {
@@ -73,6 +105,10 @@ pub(super) struct Generator {
     pub(super) mixer: Mixer,
     pub(super) streams: [Stream; 3],
     pub(super) coverage: Coverage,
+    /// The files beside the one that `streams` and `coverage` are in, and which is next.
+    pub(super) others: Vec<OtherFile>,
+    pub(super) turn: usize,
+    pub(super) grain: Grain,
     pub(super) depth: u32,
     /// Outstanding I/Os down to which a full queue drains before the next I/O.
     pub(super) refill_at: u32,
@@ -91,7 +127,7 @@ pub(super) struct Generator {
     /// Writes since the last flush.
     pub(super) unflushed: u32,
     pub(super) last_completion: Nanos,
-    /// The block that was trimmed and is to be written: offset in the region and sectors.
+    /// The block that was trimmed and is to be written: offset in the file and length, in grains.
     pub(super) trimmed: Option<(u64, u32)>,
     pub(super) done: bool,
 }
@@ -105,9 +141,12 @@ impl Generator {
             mixer: Mixer::default(),
             streams: Default::default(),
             coverage: Coverage::Independent,
+            others: Vec::new(),
+            turn: 0,
+            grain: Grain { bytes: SECTOR_BYTES, page: SECTOR_BYTES, end: 0 },
             depth: 1,
             refill_at: 0,
-            stop: Limits { sectors: 0, ios: 0, passes: 0 },
+            stop: Limits { length: 0, ios: 0, passes: 0 },
             schedule: Schedule::default(),
             flush_every: 0,
             flush_at_end: false,
@@ -256,7 +295,7 @@ impl Generator {
         Err(Next::Blocked)
     }
 
-    /// Offset in the region and sectors of the next I/O; `None` after the last pass.
+    /// Offset in the file and length of the next I/O, in grains; `None` after the last pass.
     #[inline]
     fn block(&mut self, dir: usize) -> Option<(u64, u32)> {
         if let Some(block) = self.trimmed.take() {
@@ -283,12 +322,22 @@ impl Generator {
         if random {
             sectors = self.coverage.visit(stream, offset, sectors);
         }
-        stream.last = offset;
-        stream.position = Some(offset + u64::from(sectors));
+        stream.place.last = offset;
+        stream.place.position = Some(offset + u64::from(sectors));
         if self.mix == Mix::TrimWrite {
             self.trimmed = Some((offset, sectors));
         }
         Some((offset, sectors))
+    }
+
+    /// Goes on to the next file.
+    fn next_file(&mut self) {
+        let other = &mut self.others[self.turn];
+        for (stream, place) in self.streams.iter_mut().zip(&mut other.places) {
+            std::mem::swap(&mut stream.place, place);
+        }
+        std::mem::swap(&mut self.coverage, &mut other.coverage);
+        self.turn = (self.turn + 1) % self.others.len();
     }
 
     /// Accounts for an I/O about to be issued.
@@ -298,7 +347,7 @@ impl Generator {
         self.draining = self.outstanding >= self.depth;
         // A trim followed by its write counts as one I/O.
         if !(self.mix == Mix::TrimWrite && dir == TRIM) {
-            self.stop.sectors = self.stop.sectors.saturating_sub(u64::from(sectors));
+            self.stop.length = self.stop.length.saturating_sub(u64::from(sectors));
             self.stop.ios = self.stop.ios.saturating_sub(1);
         }
         if let Some(think) = &mut self.think {
@@ -319,7 +368,7 @@ impl Generator {
             pace.due += match pace.poisson {
                 true if pace.ns_per_io > 0.0 => pace.ns_per_io * self.draws.own.exponential(),
                 true => 0.0,
-                false => pace.ns_per_sector * f64::from(sectors),
+                false => pace.ns_per_unit * f64::from(sectors),
             };
         }
     }
@@ -343,7 +392,7 @@ impl Workload for Generator {
             Flush::Under if self.outstanding > 0 => return Next::Blocked,
             Flush::Under => self.flush = Flush::No,
         }
-        let over = self.stop.sectors == 0 || self.stop.ios == 0 || now >= self.schedule.end;
+        let over = self.stop.length == 0 || self.stop.ios == 0 || now >= self.schedule.end;
         if over && (self.trimmed.is_none() || now >= self.schedule.end) {
             return self.finish();
         }
@@ -375,8 +424,12 @@ impl Workload for Generator {
             false if stream.preferred == 0 => None,
             false => (self.draws.priority() < stream.preferred).then_some(stream.priority),
         };
-        let sector = stream.start + offset;
-        Next::Issue(Want { op: stream.op, sector, sectors, flags: stream.flags, ioprio, stream: 0, task: 0 })
+        let (sector, sectors) = self.grain.span(stream.place.start + offset, sectors);
+        let want = Want { op: stream.op, sector, sectors, flags: stream.flags, ioprio, stream: 0, task: 0 };
+        if !self.others.is_empty() && self.trimmed.is_none() {
+            self.next_file();
+        }
+        Next::Issue(want)
     }
 
     #[inline]

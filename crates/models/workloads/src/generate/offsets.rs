@@ -7,7 +7,7 @@ use super::pauses::RateLimit;
 use super::random::{Permutation, Zipf};
 use super::visited::Visited;
 
-/// Distribution of block sizes, in sectors.
+/// Distribution of block sizes, in grains.
 #[derive(Debug)]
 pub(super) enum Sizes {
     Fixed(u32),
@@ -52,7 +52,7 @@ impl Sizes {
         }
     }
 
-    /// A size of at most `room` sectors, which holds the smallest.
+    /// A size of at most `room` grains, which holds the smallest.
     #[inline]
     pub(super) fn draw_within(&self, room: u64, min: u32, dir: usize, draws: &mut Draws) -> u32 {
         let most = if draws.are_fios() { FIO_DRAWS } else { DRAWS };
@@ -142,7 +142,7 @@ pub(super) enum Offsets {
     Random { run: u32, same: bool },
 }
 
-/// State of one direction.
+/// State of one direction. Sizes and offsets are in grains (see [`Grain`](super::generator::Grain)): sectors, if not bytes.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) op: Op,
@@ -154,7 +154,7 @@ pub(super) struct Stream {
     pub(super) unit: u32,
     /// Places that hold a block of the smallest size.
     pub(super) fitting: u64,
-    pub(super) start: u64,
+    pub(super) place: Place,
     pub(super) length: u64,
     pub(super) sampler: Sampler,
     pub(super) offsets: Offsets,
@@ -164,7 +164,14 @@ pub(super) struct Stream {
     pub(super) preferred: u32,
     pub(super) always_preferred: bool,
     pub(super) priority: Ioprio,
-    /// End of the last I/O, relative to the region; `None` before the first.
+}
+
+/// Where a direction is in a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    /// Start of the file on the device.
+    pub(super) start: u64,
+    /// End of the last I/O, relative to the file; `None` before the first.
     pub(super) position: Option<u64>,
     pub(super) last: u64,
     pub(super) run_left: u32,
@@ -179,7 +186,7 @@ impl Default for Stream {
             min: 8,
             unit: 8,
             fitting: 1,
-            start: 0,
+            place: Place::default(),
             length: 8,
             sampler: Sampler::Uniform,
             offsets: Offsets::Sequential { step: 0 },
@@ -189,9 +196,6 @@ impl Default for Stream {
             preferred: 0,
             always_preferred: false,
             priority: Ioprio::default(),
-            position: None,
-            last: 0,
-            run_left: 0,
         }
     }
 }
@@ -203,7 +207,7 @@ impl Stream {
         // A backward pass begins at the end of the region.
         let first = if step < 0 { self.length.checked_add_signed(step) } else { Some(0) };
         let first = first.unwrap_or(0).min(room);
-        let next = match self.position {
+        let next = match self.place.position {
             None => return (first, false),
             Some(position) => position.checked_add_signed(step),
         };
@@ -216,16 +220,16 @@ impl Stream {
     /// Offset of the next I/O of a random pattern if it continues sequentially or repeats the last.
     #[inline]
     pub(super) fn continued(&mut self, run: u32, same: bool, dir: usize, draws: &mut Draws) -> Option<u64> {
-        if self.run_left > 0 {
-            self.run_left -= 1;
-            let next = if same { self.last } else { self.position.unwrap_or(0) };
+        if self.place.run_left > 0 {
+            self.place.run_left -= 1;
+            let next = if same { self.place.last } else { self.place.position.unwrap_or(0) };
             if next + u64::from(self.min) <= self.length {
                 return Some(next);
             }
         } else if !self.always_random && draws.order(dir) >= self.random_share {
             return Some(self.sequential(0).0);
         }
-        self.run_left = run - 1;
+        self.place.run_left = run - 1;
         None
     }
 

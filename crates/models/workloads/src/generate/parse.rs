@@ -106,8 +106,18 @@ pub(crate) fn size_range(text: &str, prefixes: Prefixes) -> Parsed<(u64, u64)> {
     Ok((a.min(b), a.max(b)))
 }
 
-/// Parses `left/percentage:left/percentage…`; omitted percentages share the remainder.
+/// Parses `left/percentage:left/percentage…`; omitted percentages share the remainder. The sum is 100.
 pub(crate) fn shares<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T>) -> Parsed<Vec<(T, f64)>> {
+    let parts = shares_given(text, most, left)?;
+    let sum: f64 = parts.iter().map(|(_, percent)| percent).sum();
+    match sum < 100.0 - 1e-9 {
+        true => wrong(text, format!("a list whose percentages sum to 100 (these sum to {sum})")),
+        false => Ok(parts),
+    }
+}
+
+/// The same with a sum of at most 100.
+fn shares_given<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T>) -> Parsed<Vec<(T, f64)>> {
     let mut parts = Vec::new();
     for part in text.split(':') {
         let (value, percent) = part.split_once('/').unwrap_or((part, ""));
@@ -119,19 +129,35 @@ pub(crate) fn shares<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T
     }
     let given: f64 = parts.iter().filter_map(|(_, p)| *p).sum();
     let open = parts.iter().filter(|(_, p)| p.is_none()).count();
-    if given > 100.0 + 1e-9 || (open == 0 && given < 100.0 - 1e-9) {
+    if given > 100.0 + 1e-9 {
         return wrong(text, format!("a list whose percentages sum to 100 (these sum to {given})"));
     }
     let rest = (100.0 - given).max(0.0) / open.max(1) as f64;
     Ok(parts.into_iter().map(|(value, percent)| (value, percent.unwrap_or(rest))).collect())
 }
 
+/// Sizes with their percentages. What lacks to 100 goes to the last of those with the largest, as in fio: it draws in the order of
+/// the percentages, and the last size takes every draw that is left.
+fn split<T>(mut parts: Vec<(T, f64)>) -> Vec<(T, f64)> {
+    let lacks = 100.0 - parts.iter().map(|(_, percent)| percent).sum::<f64>();
+    let largest = parts.iter_mut().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    if let Some((_, percent)) = largest.filter(|_| lacks > 1e-9) {
+        *percent += lacks;
+    }
+    parts
+}
+
+/// `4k/60:16k/40`, `4k/60:16k` or `4k:16k`.
+pub(crate) fn block_split(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
+    let parts = split(shares_given(text, 64, |t| units::size(t, prefixes))?);
+    Ok(if parts.len() == 1 { BlockSize::Fixed(parts[0].0) } else { BlockSize::Split(parts) })
+}
+
 /// `4k`, `4k-64k`, `4k/60:16k/40` or `32k:1.0:4k-256k` (log-normal: median, sigma, limits).
 pub(crate) fn block_size(text: &str, prefixes: Prefixes) -> Parsed<BlockSize> {
     let size = |t: &str| units::size(t, prefixes);
     if text.contains('/') {
-        let parts = shares(text, 64, size)?;
-        return Ok(if parts.len() == 1 { BlockSize::Fixed(parts[0].0) } else { BlockSize::Split(parts) });
+        return block_split(text, prefixes);
     }
     let mut parts = text.splitn(3, ':');
     match (parts.next().unwrap_or(""), parts.next(), parts.next()) {

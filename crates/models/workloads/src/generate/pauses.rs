@@ -95,7 +95,7 @@ impl Burst {
 #[derive(Debug, Default)]
 pub(super) struct RateLimit {
     /// 0 for no limit.
-    pub(super) ns_per_sector: f64,
+    pub(super) ns_per_unit: f64,
     pub(super) ns_per_io: f64,
     pub(super) poisson: bool,
     /// In ns of run time, with the fraction, so that rounding does not accumulate.

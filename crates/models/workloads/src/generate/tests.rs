@@ -408,12 +408,79 @@ fn trimmed_blocks_are_written() {
 }
 
 #[test]
+fn files_take_the_ios_in_turn() {
+    // Five blocks of 4 KiB fit each of three files in 64 KiB.
+    let all = wants(&[("rw", "read"), ("size", "64k"), ("nrfiles", "3"), ("time_based", "0")], usize::MAX);
+    let sectors: Vec<u64> = all.iter().map(|want| want.sector).collect();
+    let expected: Vec<u64> = (0..5).flat_map(|block| [0, 40, 80].map(|start| start + block * 8)).collect();
+    assert_eq!(sectors, expected);
+    let random = wants(&[("rw", "randread"), ("size", "96k"), ("nrfiles", "3"), ("time_based", "0")], usize::MAX);
+    let mut blocks: Vec<u64> = random.iter().map(|want| want.sector / 8).collect();
+    assert!(blocks.iter().enumerate().all(|(i, block)| block / 8 == i as u64 % 3), "{blocks:?}");
+    blocks.sort_unstable();
+    assert_eq!(blocks, (0..24).collect::<Vec<u64>>(), "every block of every file once");
+    let pairs = wants(&[("rw", "trimwrite"), ("size", "64k"), ("nrfiles", "2"), ("time_based", "0")], usize::MAX);
+    assert!(pairs.chunks(2).all(|pair| pair[0].sector == pair[1].sector), "a write goes where its trim went");
+}
+
+/// Of writes of 2,300 bytes the device sees the pages that each touches, once it is flushed.
+#[test]
+fn buffered_ios_of_any_size_take_whole_pages() {
+    let options = [("rw", "write"), ("direct", "0"), ("ioengine", "sync"), ("fdatasync", "1"), ("bs", "2300")];
+    let issued = wants(&[options.as_slice(), &[("io_size", "23000")]].concat(), usize::MAX);
+    let writes: Vec<(u64, u32)> =
+        issued.iter().filter(|want| want.op == Op::Write).map(|want| (want.sector, want.sectors)).collect();
+    let touched = |n: u64| {
+        let (from, to) = (n * 2300 / 4096, ((n + 1) * 2300).div_ceil(4096));
+        (from * 8, ((to - from) * 8) as u32)
+    };
+    assert_eq!(writes, (0..10).map(touched).collect::<Vec<_>>());
+    assert_eq!(issued.iter().filter(|want| want.op == Op::Flush).count(), 10);
+    let random = wants(&[("rw", "randread"), ("direct", "0"), ("bs", "100-9000"), ("size", "10000000")], 500);
+    let inside =
+        |want: &Want| want.sector.is_multiple_of(8) && want.sector + u64::from(want.sectors) <= 10_000_000 / 512;
+    assert!(random.iter().all(inside));
+    let steps = wants(&[("rw", "read:700"), ("direct", "0"), ("bs", "4k"), ("offset", "100"), ("size", "64k")], 3);
+    assert_eq!(steps.iter().map(|want| (want.sector, want.sectors)).collect::<Vec<_>>(), [(0, 8), (8, 16), (16, 16)]);
+}
+
+#[test]
+fn discards_may_have_any_size() {
+    let mut context = context(0);
+    context.capacity_sectors = (8 * GIB) / SECTOR_BYTES;
+    let all = |options: &[(&str, &str)]| {
+        let issued = run(&job(options), context, Nanos::from_us(100), usize::MAX);
+        issued.into_iter().map(|(_, want)| (want.sector, want.sectors)).collect::<Vec<_>>()
+    };
+    let large = all(&[("rw", "trim"), ("bs", "3g"), ("io_size", "6g")]);
+    assert_eq!(large, [(0, 3 << 21), (3 << 21, 3 << 21)]);
+    assert_eq!(all(&[("rw", "trim"), ("bs", "700"), ("io_size", "1400")]), [(0, 2), (1, 2)]);
+}
+
+#[test]
+fn a_size_beyond_the_device_keeps_a_job_of_fio_inside() {
+    for rw in ["randread", "read"] {
+        let spec = JobSpec { fio_job: Some(1), ..job(&[("rw", rw), ("size", "10g"), ("bs", "1m")]) };
+        let issued = run(&spec, context(0), Nanos::from_us(100), 2000);
+        assert!(issued.iter().all(|(_, want)| want.sector + u64::from(want.sectors) <= GIB / SECTOR_BYTES));
+        assert_eq!(spec.cut_at(GIB, 1), Some(10 * GIB));
+        // The seventh instance begins at 1.5 GiB.
+        let spread = JobSpec { fio_job: Some(1), ..job(&[("rw", rw), ("size", "256m"), ("offset_increment", "256m")]) };
+        assert_eq!((spread.region(GIB, 6), spread.cut_at(GIB, 7)), (Ok((GIB / 2, GIB / 4)), Some(GIB * 7 / 4)));
+        assert_eq!(spread.cut_at(GIB, 4), None);
+    }
+    let whole = |text: &str| job(&[("size", text)]).size;
+    assert_eq!((whole("0"), whole("4k")), (None, Some(Extent::Bytes(4096))));
+}
+
+#[test]
 fn contradictory_options_are_refused_with_their_numbers() {
     let refused =
         |options: &[(&str, &str)]| job(options).build(context(0)).err().map(|e| e.to_string()).unwrap_or_default();
     assert_eq!(
         refused(&[("bs", "4kB")]),
-        "bs: 4000 bytes is not a multiple of 512; a block device has 512-byte sectors"
+        "bs: 4000 bytes is not a multiple of 512; a block device has 512-byte sectors, and direct I/O takes whole ones \
+         (buffered: direct=0)"
     );
     assert_eq!(
         refused(&[("offset", "2g")]),

@@ -203,6 +203,13 @@ pub enum Extent {
     Percent(f64),
 }
 
+/// No bytes: fio's word for "not given".
+impl Default for Extent {
+    fn default() -> Extent {
+        Extent::Bytes(0)
+    }
+}
+
 impl Extent {
     /// In bytes, on a device of `device` bytes.
     pub(crate) fn of(self, device: u64) -> u64 {
