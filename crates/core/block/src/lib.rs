@@ -5,6 +5,7 @@
 //! device and behind a served disk.
 #![forbid(unsafe_code)]
 
+mod config;
 mod context;
 pub mod controller;
 mod errno;
@@ -28,12 +29,13 @@ mod tags;
 mod tenant;
 mod time;
 
+pub use config::Config;
 pub use context::Context;
 pub use controller::{Adjustment, BioAnswer, ControlSetting, Controller, Effects, RequestAnswer, Scope, Stack};
 pub use errno::Errno;
 pub use finished::Finished;
 pub use io_tag::IoTag;
-pub use layer::{BlockLayer, Config, Fault, Part, Submitted, Switches};
+pub use layer::{BlockLayer, Fault, Part, Submitted, Switches};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};

@@ -61,6 +61,8 @@ pub struct KernelControls {
     pub wbt: Option<WbtTarget>,
     /// Proportional sharing by modelled cost.
     pub io_cost: Option<io_cost::Settings>,
+    /// Requests of the device when wbt was set up, which stay its depth; `None`: those that the scheduler has.
+    pub wbt_depth: Option<u32>,
     /// The kernel's release, where releases differ; not part of a stack's text.
     pub release: Release,
 }
@@ -76,7 +78,7 @@ impl KernelControls {
             let name = |name: &&str| {
                 rest.strip_prefix(*name).is_some_and(|after| after.is_empty() || after.starts_with(['=', ':', '+']))
             };
-            NAMES.iter().any(|of| name(of))
+            NAMES.iter().any(name)
         };
         let part = text.match_indices('+').find(|(at, _)| is_controller(text[at + 1..].trim_start()));
         part.map_or((text, None), |(at, _)| (&text[..at], Some(text[at + 1..].trim())))
@@ -130,6 +132,7 @@ impl KernelControls {
         KernelControls {
             wbt: self.wbt.or(others.wbt),
             io_cost: self.io_cost.or(others.io_cost),
+            wbt_depth: others.wbt_depth,
             release: others.release,
         }
     }
@@ -143,11 +146,13 @@ impl KernelControls {
     pub fn add_to(&self, layer: &mut BlockLayer, now: Nanos) {
         let by_default = matches!(self.wbt, Some(WbtTarget::Default));
         let gives_way = by_default && self.io_cost.is_some_and(|settings| settings.enabled);
-        match self.wbt.filter(|_| !gives_way) {
-            None => {}
-            Some(WbtTarget::Default) => layer.add_controller(now, Box::new(Wbt::new())),
-            Some(WbtTarget::Off) => layer.add_controller(now, Box::new(Wbt::with_target_us(0))),
-            Some(WbtTarget::Us(us)) => layer.add_controller(now, Box::new(Wbt::with_target_us(us))),
+        let wbt = self.wbt.filter(|_| !gives_way).map(|target| match target {
+            WbtTarget::Default => Wbt::new(),
+            WbtTarget::Off => Wbt::with_target_us(0),
+            WbtTarget::Us(us) => Wbt::with_target_us(us),
+        });
+        if let Some(wbt) = wbt {
+            layer.add_controller(now, Box::new(wbt.set_up_with(self.wbt_depth)));
         }
         if let Some(settings) = self.io_cost {
             layer.add_controller(now, Box::new(IoCost::new(settings)));

@@ -21,10 +21,8 @@ pub struct Params {
     /// Queue depth.
     pub depth: u32,
     /// Commands that it works on at once, in the order of their arrival; 0: all that it holds.
-    #[serde(default)]
     pub channels: u32,
     /// Has it a volatile write cache, which a flush empties: 0 or 1?
-    #[serde(default)]
     pub write_cache: u32,
     /// Hardware queues.
     pub queues: u16,

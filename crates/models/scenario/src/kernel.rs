@@ -87,7 +87,8 @@ impl Kernel {
     pub(crate) fn of_file(kernel: Option<FileKernel>, io: Option<FileIo>) -> Result<Kernel, crate::Error> {
         let kernel = kernel.unwrap_or_default();
         let release = kernel.release.map_or(Release::default(), |release| release.0);
-        let mut controls = KernelControls { wbt: kernel.wbt.map(|wbt| wbt.0), io_cost: None, release };
+        let wbt = kernel.wbt.map(|wbt| wbt.0);
+        let mut controls = KernelControls { wbt, release, ..KernelControls::default() };
         if let Some(FileIo { cost }) = io {
             let fail = |key: &str, why: String| crate::Error::invalid(format!("io.cost.{key}"), why);
             let mut settings = Settings::default();

@@ -9,13 +9,13 @@ use dumbwaiter_controllers::io_max::{Release, with_limits};
 use dumbwaiter_experiment::{Cell, Stack, World};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
-use dumbwaiter_scenario::{IoCostSettings, Scenario};
+use dumbwaiter_scenario::{CacheSize, IoCostSettings, Scenario, WbtTarget};
 use serde_json::Value;
 
 use super::conditions::{Conditions, Group};
 use super::{Agreement, scenario};
 use crate::controllers::{Event, Events, Recorded};
-use crate::recording::{self, Files, Recording, read_description};
+use crate::recording::{self, Files, Recording, as_number, read_description};
 
 /// Jobs that began less long ago are not at their pace.
 const SETTLING: Nanos = Nanos::from_ms(500);
@@ -88,7 +88,8 @@ fn comparable(
     let parties = parties(conditions, &events.rows);
     let kernel = observe(&events.rows, &parties).ok_or("its jobs do not run together for long enough")?;
     let mut scenario = scenario::scenario(conditions, described)?;
-    add_controller(&mut scenario, recorded, &events.about)?;
+    add_controller(&mut scenario, recorded, (conditions, described), &events.about)?;
+    set_dirty_limits(&mut scenario, &events.about);
     (scenario.warmup, scenario.duration) = (kernel.from, Some(kernel.until - kernel.from));
     let load = Arc::new(Prepared::new(&scenario).map_err(|e| e.to_string())?);
     let sectors = scenario::capacity_sectors(conditions)?;
@@ -100,7 +101,12 @@ fn comparable(
 }
 
 /// What stands before the scheduler in a recording.
-fn add_controller(scenario: &mut Scenario, recorded: Recorded, about: &Value) -> Result<(), String> {
+fn add_controller(
+    scenario: &mut Scenario,
+    recorded: Recorded,
+    (conditions, described): (&Conditions, &Recording),
+    about: &Value,
+) -> Result<(), String> {
     let release = about.get("kernel").and_then(Value::as_str).and_then(Release::of);
     scenario.kernel.controls.release = release.ok_or("kernel: expected a release such as 6.12.117")?;
     let changes: Vec<&Value> = about.get("changes").and_then(Value::as_array).into_iter().flatten().collect();
@@ -108,7 +114,13 @@ fn add_controller(scenario: &mut Scenario, recorded: Recorded, about: &Value) ->
         return Err(format!("{key} changes while it runs"));
     }
     match recorded {
-        Recorded::Wbt => Err("wbt does not run in a closed loop".to_owned()),
+        Recorded::Wbt => {
+            let us = about.pointer("/queue/wbt_lat_usec").and_then(as_number).unwrap_or(0);
+            // The device was set up without a scheduler.
+            scenario.kernel.controls.wbt_depth = Some(scenario::depth(conditions, described));
+            scenario.kernel.controls.wbt = Some(if us == 0 { WbtTarget::Off } else { WbtTarget::Us(us) });
+            Ok(())
+        }
         Recorded::IoMax => limit_groups(scenario, about),
         Recorded::IoCost => {
             let text = |key: &str| crate::controllers::text_of(about.get(key));
@@ -118,6 +130,24 @@ fn add_controller(scenario: &mut Scenario, recorded: Recorded, about: &Value) ->
             Ok(())
         }
     }
+}
+
+/// The page cache of a recording: what was written to `/proc/sys/vm`.
+fn set_dirty_limits(scenario: &mut Scenario, about: &Value) {
+    let number = |key: &str| about.pointer("/vm").and_then(|vm| as_number(vm.get(key)?));
+    let small = |key: &str| number(key).and_then(|value| u32::try_from(value).ok());
+    let pages = about.pointer("/thresholds_pages/nr_dirty_threshold").and_then(as_number);
+    let host = &mut scenario.host;
+    host.dirty_bytes = number("dirty_bytes").map(CacheSize);
+    host.dirty_background_bytes = number("dirty_background_bytes").map(CacheSize);
+    if host.dirty_bytes.is_none() {
+        // The memory of which the threshold is a part.
+        let percent = small("dirty_ratio").unwrap_or(20).max(1);
+        host.page_cache = pages.map(|pages| CacheSize(pages * 4096 * 100 / u64::from(percent)));
+        (host.dirty_ratio, host.dirty_background_ratio) = (small("dirty_ratio"), small("dirty_background_ratio"));
+    }
+    host.dirty_expire_centisecs = small("dirty_expire_centisecs");
+    host.dirty_writeback_centisecs = small("dirty_writeback_centisecs");
 }
 
 /// The limits of the groups of a recording of io.max.
@@ -169,7 +199,12 @@ fn observe(rows: &[Event], parties: &[(String, Vec<i32>)]) -> Option<Observed> {
         let own = bios.iter().filter(|bio| pids.contains(&bio.pid));
         own.map(|bio| (bio.at, bio.ended)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     };
-    let spans: Vec<(Nanos, Nanos)> = parties.iter().filter_map(|(_, pids)| of_party(pids)).collect();
+    // Without groups, as long as something is read.
+    let read = bios.iter().filter(|bio| bio.op == Op::Read);
+    let read = read.map(|bio| (bio.at, bio.ended)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let reads = read.filter(|_| parties.is_empty());
+    let spans: Vec<(Nanos, Nanos)> =
+        reads.into_iter().chain(parties.iter().filter_map(|(_, pids)| of_party(pids))).collect();
     let from = spans.iter().map(|span| span.0).max()? + SETTLING;
     let until = spans.iter().map(|span| span.1).min()?;
     if until <= from + SETTLING {
@@ -184,7 +219,24 @@ fn observe(rows: &[Event], parties: &[(String, Vec<i32>)]) -> Option<Observed> {
         flow.latency_ns += u128::from(bio.ended.since(bio.at).0);
         *observed.bytes.entry(bio.pid).or_default() += bio.bytes;
     }
+    // Rows of bios that merged may be missing: what is written is counted by requests.
+    observed.writes.bytes = written(rows, from, until);
     Some(observed)
+}
+
+/// Bytes of the writes that completed in a time.
+fn written(rows: &[Event], from: Nanos, until: Nanos) -> u64 {
+    let mut issued = BTreeMap::new();
+    let mut bytes = 0;
+    for row in rows.iter().filter(|row| row.op == Op::Write && row.req > 0) {
+        if row.name == "rq_issue" {
+            issued.insert(row.req, row.bytes);
+        } else if row.name == "rq_complete" {
+            let done = issued.remove(&row.req).unwrap_or(row.bytes);
+            bytes += if row.at >= from && row.at < until { done } else { 0 };
+        }
+    }
+    bytes
 }
 
 /// All I/Os as they were submitted.
@@ -248,7 +300,9 @@ impl ControllerCase {
         let (reads, writes) = (self.kernel.reads, self.kernel.writes);
         let mb = |bytes: u64| bytes as f64 / seconds / 1e6;
         let reads_ratio = (reads.ios > 0).then(|| ratio(run.read.iops, reads.ios as f64 / seconds));
-        let write_mb_ratio = (writes.bytes > 0).then(|| ratio(run.write.mb_per_s, mb(writes.bytes)));
+        // What reaches the device: of buffered writers what is written back.
+        let ours_written = run.write.mb_per_s;
+        let write_mb_ratio = (writes.bytes > 0).then(|| ratio(ours_written, mb(writes.bytes)));
         // Reads are what people wait for; without any, writes.
         let (ours, kernel) = match reads.ios {
             0 => (&run.write.latency_us, writes),
@@ -269,6 +323,11 @@ impl ControllerCase {
 
     /// The largest difference of a group's share of the bytes; 1 where a group is missing.
     fn share_error(&self, run: &RunResult) -> f64 {
+        if self.parties.is_empty() {
+            let share = |reads: f64, writes: f64| reads / (reads + writes).max(f64::MIN_POSITIVE);
+            let kernel = share(self.kernel.reads.bytes as f64, self.kernel.writes.bytes as f64);
+            return (share(run.read.mb_per_s, run.write.mb_per_s) - kernel).abs();
+        }
         let of_group = |name: &str| run.tenants.iter().find(|t| t.name == name).map(|t| t.mb_per_s);
         let bytes = |pids: &Vec<i32>| pids.iter().filter_map(|pid| self.kernel.bytes.get(pid)).sum::<u64>() as f64;
         let kernel: Vec<f64> = self.parties.iter().map(|(_, pids)| bytes(pids)).collect();

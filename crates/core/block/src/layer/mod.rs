@@ -37,13 +37,13 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::Context;
 use crate::controller::Stack;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
-use crate::merge::{Limits, MergeIndex};
+use crate::merge::MergeIndex;
 use crate::request_tags::RequestTags;
 use crate::scheduler::{Event, Merging, Scheduler, ServiceOracle, Setup, Traits};
+use crate::{Config, Context};
 use crate::{Nanos, RequestId, Requests, Tenants};
 use corridor::Corridor;
 use fault::FailedAttempts;
@@ -53,24 +53,6 @@ use waiting::TagWaitQueues;
 
 /// Time after which a scheduler that sent nothing is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
-
-/// How a block layer is set up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Config {
-    /// The device and host, as the scheduler sees them.
-    pub setup: Setup,
-    /// The device's limits on one request.
-    pub limits: Limits,
-    /// 0: merge; 1: only with the request that merged last; 2: never (`queue/nomerges`).
-    pub nomerges: u8,
-    /// Has the device a volatile cache?
-    pub volatile_cache: bool,
-    /// Does the device understand FUA?
-    pub fua: bool,
-    /// The driver's tasks sleep in [`BlockLayer::submit`] until they have a request, and the driver decides when those that are
-    /// [woken](BlockLayer::next_woken) run. Otherwise [`BlockLayer::poll`] lets them run when it has sent what may go.
-    pub tasks_sleep: bool,
-}
 
 /// The outcome of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,7 +101,7 @@ pub struct Device {
     pub(super) last_period: Period,
     /// Ends of windows in which groups are woken; one whose group has another window is void.
     wakes: BinaryHeap<Reverse<(Nanos, usize)>>,
-    pub(super) scratch: super::donation::Scratch,
+    pub(super) scratch: super::lenders::Scratch,
     trace: Option<Vec<Trace>>,
 }
 

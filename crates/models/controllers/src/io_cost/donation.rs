@@ -2,40 +2,7 @@
 
 use super::device::{Device, Lent, Moment, Trace};
 use super::groups::{ROOT, WHOLE};
-
-/// A group that lends, what it keeps, and its share by weight.
-#[derive(Clone, Copy, Debug)]
-struct Lender {
-    at: usize,
-    target: u32,
-    share: u32,
-}
-
-/// An inner group above lenders. All values are shares of 65536, weights apart.
-#[derive(Clone, Copy, Debug, Default)]
-struct Inner {
-    /// Its share before, and that of lenders below it.
-    before: u64,
-    lenders: u64,
-    /// What lenders below keep, and its share after.
-    kept: u64,
-    after: u64,
-    weight_after: u64,
-    /// Sum of its children's weights after.
-    children_after: u64,
-    /// Not 0: it is part of this transfer.
-    stamp: u64,
-}
-
-/// What a transfer needs, kept for the next one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Scratch {
-    lenders: Vec<Lender>,
-    inner: Vec<Inner>,
-    /// Those of this transfer, parents first.
-    order: Vec<usize>,
-    stamp: u64,
-}
+use super::lenders::{Inner, Lender, Scratch, scale_targets};
 
 impl Device {
     pub(super) fn add_lender(&mut self, at: usize, target: u32, share: u32) {
@@ -134,21 +101,6 @@ impl Device {
             inner.children_after = others_children + wide(lenders_children, kept_weight, lenders_weight);
             scratch.inner[*at] = inner;
         }
-    }
-}
-
-/// Targets may not add up to everything: those above the lenders' shares are lowered.
-fn scale_targets(lenders: &mut [Lender]) {
-    let sum: u64 = lenders.iter().map(|lender| u64::from(lender.target)).sum();
-    let most = u64::from(WHOLE) - 1;
-    if sum <= most {
-        return;
-    }
-    let above = |lender: &&mut Lender| lender.target > lender.share;
-    let over: u64 = lenders.iter_mut().filter(above).map(|lender| u64::from(lender.target)).sum();
-    for lender in lenders.iter_mut().filter(above) {
-        let left = over.saturating_sub(sum - most);
-        lender.target = (u64::from(lender.target) * left / over.max(1)).max(1) as u32;
     }
 }
 

@@ -4,6 +4,7 @@ mod controller;
 mod device;
 mod donation;
 mod groups;
+mod lenders;
 mod model;
 mod period;
 mod settings;

@@ -66,6 +66,8 @@ pub struct Wbt {
     rotational: bool,
     /// `None` before it is attached.
     device_depth: Option<u32>,
+    /// Requests that there were when it was set up, where a scheduler was attached after that.
+    set_up_with: Option<u32>,
     requests: Vec<Tracked>,
     /// What a change of settings let go: the next tick releases it.
     freed: Vec<RequestId>,
@@ -86,6 +88,7 @@ impl Wbt {
             stored_us: None,
             rotational: false,
             device_depth: None,
+            set_up_with: None,
             requests: Vec::new(),
             freed: Vec::new(),
         }
@@ -96,6 +99,11 @@ impl Wbt {
         let mut wbt = Wbt::new();
         wbt.set(Scope::Device, LATENCY, target_us.into(), Nanos::ZERO);
         wbt
+    }
+
+    /// As set up when the device had this many requests: a scheduler was attached later.
+    pub fn set_up_with(self, requests: Option<u32>) -> Wbt {
+        Wbt { set_up_with: requests, ..self }
     }
 
     /// The target in force, µs; 0: it is off.
@@ -168,6 +176,7 @@ impl Controller for Wbt {
     ) {
         let setup = &config.setup;
         let depth = if traits.direct { setup.device_depth } else { setup.nr_requests };
+        let depth = self.set_up_with.unwrap_or(depth);
         self.rotational = setup.rotational;
         self.device_depth = Some(setup.device_depth);
         let jiffies = Jiffies { clock: setup.clock, offset: 0 };

@@ -132,7 +132,7 @@ fn each_hardware_queue_has_its_share_of_the_depth() {
 
 #[test]
 fn a_failure_reaches_every_io_of_the_request_and_the_whole_of_a_split_one() {
-    let limits = Limits { max_sectors: 16, ..Limits::default() };
+    let limits = crate::Limits { max_sectors: 16, ..crate::Limits::default() };
     let mut layer = layer(false, Config { limits, ..Config::default() });
     let mut plug = Plug::default();
     layer.submit(Nanos(1), read(0), Some(&mut plug));
