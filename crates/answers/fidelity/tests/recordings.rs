@@ -114,3 +114,25 @@ fn every_job_runs_in_a_closed_loop() {
     let kyber = found.compared.iter().find(|one| one.file.starts_with("kyber-contention.")).unwrap();
     assert!(kyber.within(&BOUNDS), "{kyber:?}");
 }
+
+/// Recordings of controllers: costs and ticks without exception, and few verdicts on a microsecond that no row tells.
+#[test]
+fn every_recording_of_a_controller_is_followed_and_most_loops_are_the_kernels() {
+    let cost = recordings("kernel-iocost");
+    let mut limits = recordings("kernel-throttling");
+    limits.retain(|path| path.to_string_lossy().contains("/iomax-"));
+    if cost.is_empty() {
+        println!("skipped: no shared data");
+        return;
+    }
+    for of in dumbwaiter_fidelity::scores(&[cost.clone(), limits.clone()].concat(), None, None).unwrap().controllers {
+        println!("{of:?}");
+        for kind in &of.kinds {
+            let least = if matches!(kind.kind, "cost" | "tick") { 1.0 } else { 0.995 };
+            assert!(kind.agreed as f64 >= least * kind.verdicts as f64, "{kind:?}");
+        }
+    }
+    let found = closed_loops(&[cost, limits].concat(), &Simulator::on_all_cpus(), &Control::default()).unwrap();
+    let agree = found.compared.iter().filter(|one| one.agrees()).count();
+    assert!(agree * 100 >= 80 * found.compared.len() && found.compared.len() >= 20, "{agree}: {:?}", found.compared);
+}

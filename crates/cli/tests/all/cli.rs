@@ -435,11 +435,11 @@ fn the_closed_loop_lists_what_it_compared_and_why_not_the_rest() {
     assert!(said.contains("bfq-weights-scsi.csv.zst: its device is scsi_debug, not null_blk"), "{said}");
     let said = ok(&["fidelity", "--closed-loop", &kyber, &scsi]);
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
-    assert!(said.contains("1 of 1 recordings agree"), "{said}");
+    assert!(said.contains("1 of 1 recordings of schedulers agree"), "{said}");
     refused(&["fidelity", "--closed-loop", "--explain", "1", &kyber], &["--explain"]);
     refused(&["fidelity", "--closed-loop", "missing.json"], &["missing.json"]);
     let itself = ok(&["fidelity", "--closed-loop", &kyber, &scsi, "--against", &at("")]);
-    assert!(itself.contains("2 of 2 recordings agree"), "{itself}");
+    assert!(itself.contains("2 of 2 recordings of schedulers agree"), "{itself}");
     refused(&["fidelity", &kyber, "--against", &at("")], &["--closed-loop"]);
 }
 
