@@ -1,9 +1,9 @@
 //! A model of the page cache of Linux (6.12 and 6.18), shared by the buffered tasks of a run.
 //!
-//! Reads: what is in memory costs no I/O; what is not is read with [windows ahead](read_ahead). All of it carries RAHEAD, as in
-//! Linux, and what a task waits for SYNC too. Clean pages leave when memory is full, the [least recently used](lru) first.
+//! Reads: what is in memory costs no I/O; what is not is read with windows ahead. All of it carries RAHEAD, as in
+//! Linux, and what a task waits for SYNC too. Clean pages leave when memory is full, the least recently used first.
 //!
-//! Writes copy into dirty pages; [`Dirty`] pauses the writers as soon as there are many. The [flusher] writes pages back in the
+//! Writes copy into dirty pages; [`Dirty`] pauses the writers as soon as there are many. The flusher writes pages back in the
 //! background above a threshold, and those of files that have been dirty for long. `fsync` is done by the task that calls it.
 //!
 //! A file has no name: it is a region of the device, whose pages have the numbers that they have on the device. A task does not
