@@ -358,6 +358,12 @@ fn read(text: &str, origin: &str) -> Result<(Kind, String, Table), Error> {
         whole.extend(table);
         table = whole;
     }
+    if kind == Kind::Null {
+        // What a file may leave out.
+        for key in ["channels", "write_cache"] {
+            table.entry(key).or_insert(Value::Integer(0));
+        }
+    }
     Ok((kind, description, table))
 }
 
