@@ -95,7 +95,10 @@ impl KernelControls {
             let shown: String = part.chars().take(60).flat_map(char::escape_debug).collect();
             let twice = || format!("`{shown}`: the controller is named twice");
             if let Some(target) = part.strip_prefix("wbt") {
-                let target = target.trim_start().strip_prefix(['=', ':']).unwrap_or("default");
+                let target = match target.trim_start() {
+                    "" => "default",
+                    rest => rest.strip_prefix(['=', ':']).ok_or_else(|| unknown(&shown))?,
+                };
                 if found.wbt.replace(WbtTarget::parse(target.trim())?).is_some() {
                     return Err(twice());
                 }
@@ -104,8 +107,7 @@ impl KernelControls {
                     return Err(twice());
                 }
             } else {
-                let known = "wbt (wbt=off, wbt=75ms) or io.cost (io.cost:qos=rlat=5000 min=50)";
-                return Err(format!("unknown controller `{shown}`; expected {known}"));
+                return Err(unknown(&shown));
             }
         }
         Ok(found)
@@ -167,6 +169,11 @@ fn what_differs(text: &str, standard: &str) -> String {
     let (control, values): (Vec<&str>, Vec<&str>) = own.partition(|pair| pair.starts_with("ctrl="));
     // A user who set what is standard.
     if values.is_empty() { control.join(" ") } else { values.join(" ") }
+}
+
+fn unknown(name: &str) -> String {
+    let known = "wbt (wbt=off, wbt=75ms) or io.cost (io.cost:qos=rlat=5000 min=50)";
+    format!("unknown controller `{name}`; expected {known}")
 }
 
 /// Enabled, with `:qos=KEY=VALUE ..` and `,model=KEY=VALUE ..` as they are written to the kernel's files.
@@ -235,6 +242,7 @@ mod tests {
         assert_eq!(fails("wbt=off+wbt"), "`wbt`: the controller is named twice");
         assert!(fails("io.cost:speed=5").contains("unknown file `speed`; expected qos or model"));
         assert!(fails("io.cost:qos=min=60 max=50").contains("min: 60 % is above max"));
+        assert!(fails("io.cost+wbtoff").starts_with("unknown controller `wbtoff`; expected wbt"));
         assert!(fails("wbt=off+io.max").starts_with("unknown controller `io.max`; expected wbt"));
         assert!(fails("io.cost:model=rbps=0").contains("rbps: `0`; expected a number above 0"));
     }

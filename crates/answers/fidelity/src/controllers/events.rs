@@ -9,6 +9,9 @@ use serde::Deserialize;
 use crate::recording::{Error, Jiffies};
 use crate::rows::{HEADER, SECTOR_MAX, TIME_NS_MAX, each_line, op_of, shown, value_of};
 
+/// Longest recording that is replayed.
+const SPAN_MAX: Nanos = Nanos::from_secs(86_400);
+
 /// A row. Numbers that are not there are 0, texts are empty, and the operation is a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -99,6 +102,17 @@ impl Events {
             Ok(())
         })?;
         Ok(Events { path: path.to_owned(), description: description.to_owned(), about, clock, rows: found })
+    }
+
+    /// Refuses rows that span more than a day: a replay goes through all ticks or periods in between.
+    ///
+    /// # Errors
+    ///
+    /// The first row that is too late, with its line.
+    pub(super) fn check_span(&self) -> Result<(), Error> {
+        let late = self.rows.iter().find(|row| row.at > SPAN_MAX);
+        let what = "more than a day after the first row; record for a shorter time";
+        late.map_or(Ok(()), |late| Err(self.fail(late.line, what.to_owned())))
     }
 
     /// An error about a row.

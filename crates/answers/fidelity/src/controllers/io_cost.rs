@@ -35,6 +35,14 @@ struct Pending {
     waits: Option<RequestId>,
 }
 
+/// An I/O that joined a request.
+struct Merging {
+    req: u32,
+    front: bool,
+    pid: i32,
+    sector: u64,
+}
+
 /// A request under way.
 struct Request {
     group: usize,
@@ -58,7 +66,7 @@ struct Replay<'a> {
     /// When each process last queued an I/O.
     queued: BTreeMap<i32, Nanos>,
     /// The merge whose charge comes next.
-    merging: Option<(u32, bool)>,
+    merging: Option<Merging>,
     requests: BTreeMap<u32, Request>,
     waits: u32,
     woken: BTreeMap<RequestId, (Nanos, u64)>,
@@ -88,6 +96,7 @@ struct Replay<'a> {
 ///
 /// Settings that cannot be read, a group that is not named, details that are missing.
 pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<ControllerScore, Error> {
+    recording.check_span()?;
     let mut tally = Tally::of(&["cost", "vrate", "donation", "raise", "debt", "forgiveness"], explain);
     let device = device_of(recording)?;
     let mut replay = Replay {
@@ -235,7 +244,10 @@ impl Replay<'_> {
             "bio_queue" => {
                 self.queued.insert(row.pid, at);
             }
-            "bio_backmerge" | "bio_frontmerge" => self.merging = Some((row.req, row.name == "bio_frontmerge")),
+            "bio_backmerge" | "bio_frontmerge" => {
+                let front = row.name == "bio_frontmerge";
+                self.merging = Some(Merging { req: row.req, front, pid: row.pid, sector: row.sector });
+            }
             "ioc_cost" => self.asks(row, at)?,
             "getrq" => self.gets(row, at),
             "rq_complete" => self.completes(row, at),
@@ -389,7 +401,8 @@ impl Replay<'_> {
     fn asks(&mut self, row: &Event, at: Nanos) -> Result<(), String> {
         let group = self.group(&row.group);
         let kernel = row.number("abs")?;
-        let merging = self.merging.take();
+        // An I/O of the root group joins a request without being charged.
+        let merging = self.merging.take().filter(|merge| (merge.pid, merge.sector) == (row.pid, row.sector));
         let io = Asking {
             id: RequestId(self.waits),
             group,
@@ -401,7 +414,7 @@ impl Replay<'_> {
         let ours = self.device.cost(&io, merging.is_some()) as i64;
         self.tally.count("cost", row.line, kernel, ours, i64::to_string);
         let debt = self.device.debt(group) as i64;
-        let answer = match merging.and_then(|(req, front)| Some((front, self.requests.get_mut(&req)?))) {
+        let answer = match merging.and_then(|merge| Some((merge.front, self.requests.get_mut(&merge.req)?))) {
             Some((front, request)) => {
                 let into = Joined { start: request.start, end: request.end, paid: request.first != 0 };
                 let answer = self.device.merged(io, into, at);

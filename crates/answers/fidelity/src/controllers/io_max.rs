@@ -16,9 +16,6 @@ const OFFSETS: i64 = 200;
 /// An I/O that went on later than this had waited.
 const WAITED: Nanos = Nanos::from_ms(2);
 
-/// Longest recording: its ticks are gone through once for each value of the counter.
-const SPAN_MAX: Nanos = Nanos::from_secs(86_400);
-
 /// An I/O that reached the limit.
 struct Asked {
     line: u64,
@@ -62,11 +59,7 @@ pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<Controll
     let release = release.and_then(Release::of);
     let expected = || recording.fail_setting("kernel: expected a release such as 6.12.117".to_owned());
     let release = release.ok_or_else(expected)?;
-    if let Some(late) = recording.rows.iter().find(|row| row.at > SPAN_MAX) {
-        return Err(
-            recording.fail(late.line, "more than a day after the first row; record for a shorter time".to_owned())
-        );
-    }
+    recording.check_span()?;
     let homes = homes(recording)?;
     let (asked, changes) = inputs(recording, &homes)?;
     let clock = recording.clock.unwrap_or(TickClock { step_at: phase(&asked), ..TickClock::HZ_250 });

@@ -214,7 +214,8 @@ impl Controller for IoCost {
 
     fn completed(&mut self, id: RequestId, ctx: &Context<'_>, _out: &mut Effects) {
         let request = &ctx.requests[id];
-        let asked = self.request_slot(id).asked;
+        // Of a request that was under way before, only its own times are known.
+        let asked = Some(self.request_slot(id).asked).filter(|at| *at > Nanos::ZERO).unwrap_or(request.start);
         self.device.completed(request.io.op, request.sectors, asked, request.start.max(asked), ctx.now);
         self.end(id);
     }

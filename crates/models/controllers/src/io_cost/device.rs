@@ -304,7 +304,7 @@ impl Device {
         let group = &mut self.groups[io.group];
         if group.waiters.is_empty() && group.debt == 0 && group.budget(moment.vtime) >= scaled as i64 {
             group.vtime = group.vtime.wrapping_add(scaled);
-            group.charged += cost;
+            group.charged = group.charged.saturating_add(cost);
             return Answer::Pass(scaled);
         }
         if !io.may_sleep {
@@ -339,7 +339,7 @@ impl Device {
         }
         if !group.is_active || (into.paid && group.budget(moment.vtime) >= scaled as i64) {
             group.vtime = group.vtime.wrapping_add(scaled);
-            group.charged += cost;
+            group.charged = group.charged.saturating_add(cost);
             return Answer::Pass(scaled);
         }
         self.incur(io.group, cost);
@@ -509,8 +509,8 @@ impl Device {
             self.groups.commit();
         }
         let group = &mut self.groups[at];
-        group.debt += cost;
-        group.charged += cost;
+        group.debt = group.debt.saturating_add(cost);
+        group.charged = group.charged.saturating_add(cost);
     }
 
     /// How long a task of a group in debt sleeps before it returns to user space.
@@ -555,7 +555,7 @@ impl Device {
             let scaled = divided(paid, share);
             group.advance(scaled);
             group.debt -= paid;
-            budget -= scaled as i64;
+            budget = budget.saturating_sub(scaled as i64);
             if group.debt == 0 {
                 let (active, inuse) = (group.active, group.last_inuse);
                 self.groups.set_weights(at, active, inuse, None);
@@ -566,19 +566,19 @@ impl Device {
             self.delay(at, moment);
         }
         if self.groups[at].debt > 0 {
-            budget = 0.min(budget - divided(self.groups[at].debt, share) as i64);
+            budget = 0.min(budget.saturating_sub(divided(self.groups[at].debt, share) as i64));
         }
         let (_, share) = self.groups.shares(at);
         let group = &mut self.groups[at];
         while let Some(waiter) = group.waiters.front().copied() {
             let scaled = divided(waiter.cost, share);
-            budget -= scaled as i64;
+            budget = budget.saturating_sub(scaled as i64);
             if budget < 0 {
                 break;
             }
             group.waiters.pop_front();
             group.vtime = group.vtime.wrapping_add(scaled);
-            group.charged += waiter.cost;
+            group.charged = group.charged.saturating_add(waiter.cost);
             wake(waiter.id, scaled);
         }
         if !group.waiters.is_empty() {

@@ -174,7 +174,7 @@ impl Device {
                 let group = &self.groups[at];
                 debtors += u32::from(group.debt > 0 || group.delay_us > 0);
             } else if group.last_period != self.period_no && group.is_done() {
-                let excess = group.budget(moment.vtime) - self.margins.target;
+                let excess = group.budget(moment.vtime).saturating_sub(self.margins.target);
                 let (_, share) = self.groups.shares(at);
                 self.cut(excess, share);
                 self.groups.set_weights(at, 0, 0, None);
@@ -190,7 +190,8 @@ impl Device {
     /// Budget that a group of this share lost.
     fn cut(&mut self, excess: i64, share: u32) {
         if excess > 0 {
-            self.error -= (i128::from(excess) * i128::from(share) / i128::from(WHOLE)) as i64;
+            let lost = (i128::from(excess) * i128::from(share) / i128::from(WHOLE)) as i64;
+            self.error = self.error.saturating_sub(lost);
         }
     }
 
@@ -201,7 +202,7 @@ impl Device {
             let group = &mut self.groups[*at];
             group.usage_us = std::mem::take(&mut group.charged) / rate;
             group.total_usage_us += group.usage_us;
-            sum += group.usage_us;
+            sum = u64::saturating_add(sum, group.usage_us);
         }
         sum
     }
@@ -218,7 +219,7 @@ impl Device {
             if look_at_lag
                 && group.delay_us == 0
                 && !group.is_done()
-                && behind(group.vtime) < (LAG_PERIODS * length) as i64
+                && behind(group.vtime) < LAG_PERIODS.saturating_mul(length).min(i64::MAX as u64) as i64
                 && behind(group.vtime_done) > length as i64
             {
                 lagging += 1;
@@ -255,7 +256,7 @@ impl Device {
         }
         let since = group.activated_at_us.max(self.period_at_us);
         let lasted = moment.us.saturating_sub(since).max(1);
-        (used_us * u64::from(WHOLE)).div_ceil(lasted).clamp(1, u64::from(WHOLE)) as u32
+        used_us.saturating_mul(WHOLE.into()).div_ceil(lasted).clamp(1, u64::from(WHOLE)) as u32
     }
 
     /// The share with which a group would end the next period with half a period of budget, if it uses as much again.
@@ -267,7 +268,7 @@ impl Device {
         if !group.waiters.is_empty() || group.budget(moment.vtime) < self.margins.min {
             return most;
         }
-        let excess = group.budget(moment.vtime) - self.margins.target;
+        let excess = group.budget(moment.vtime).saturating_sub(self.margins.target);
         if excess > 0 {
             self.groups[at].advance(excess as u64);
             self.cut(excess, share);
@@ -325,7 +326,7 @@ impl Device {
             return;
         }
         let lasted = moment.us - clock.at_us;
-        let used_pct = 100 * clock.used_us / lasted;
+        let used_pct = clock.used_us.saturating_mul(100) / lasted;
         (clock.at_us, clock.used_us) = (moment.us, 0);
         if used_pct > FORGIVE_USE_PCT {
             clock.remainder_us = 0;
