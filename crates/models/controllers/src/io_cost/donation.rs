@@ -1,8 +1,9 @@
 //! Lending: groups that use less than their share leave the rest to those that are short, in proportion, all over the tree.
 
-use super::device::{Device, Lent, Moment, Trace};
+use super::device::{Device, Moment};
 use super::groups::{ROOT, WHOLE};
 use super::lenders::{Inner, Lender, Scratch, scale_targets};
+use super::trace::{Lent, Trace};
 
 impl Device {
     pub(super) fn add_lender(&mut self, at: usize, target: u32, share: u32) {

@@ -8,11 +8,13 @@ mod lenders;
 mod model;
 mod period;
 mod settings;
+mod trace;
 
 pub use controller::{IoCost, NAME, WEIGHT};
-pub use device::{Answer, Asking, Device, Joined, Lent, Period, Trace};
+pub use device::{Answer, Asking, Device, Joined};
 pub use model::{Coefficients, DeviceClass, Model, Qos, RATE_MAX_PPM, RATE_MIN_PPM, Rates, VTIME_PER_S, VTIME_PER_US};
 pub use settings::{SettingError, Settings};
+pub use trace::{Lent, Period, Trace};
 
 #[cfg(test)]
 mod tests;

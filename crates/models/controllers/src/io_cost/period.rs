@@ -2,10 +2,11 @@
 
 use dumbwaiter_block::{Nanos, RequestId};
 
-use super::device::{Device, Lent, Margins, Moment, Period, Trace};
+use super::device::{Device, Margins, Moment};
 use super::groups::WHOLE;
 use super::model::{DeviceClass, VTIME_PER_US};
 use super::settings::{InForce, SettingError};
+use super::trace::{Lent, Period, Trace};
 
 /// Requests may wait for tags this share of a period: above, the device is busy; up to the second, it is not. %.
 const WAIT_PCT: (u32, u32) = (5, 3);
