@@ -102,12 +102,15 @@ pub(crate) fn kernel_world<'a>(
     };
     let wanted = scenario.schedulers.iter().map(|spec| spec.name.clone()).collect();
     let kernel = Kernel::new(device, KernelOptions { wanted, ..KernelOptions::new(worker) })?;
-    if !scenario.schedulers.iter().any(|spec| kernel.has(spec).is_ok()) {
-        return Err(Failure::refused(format!(
-            "this kernel has none of the schedulers asked for; for {} it has {}",
-            queue.name(),
-            kernel.schedulers().join(", ")
-        )));
+    let refusals: Vec<_> = scenario.schedulers.iter().map(|spec| (spec, kernel.has(spec))).collect();
+    if refusals.iter().all(|(_, has)| has.is_err()) {
+        // One that is there is refused for what stands before it.
+        let there = refusals.iter().find(|(spec, _)| kernel.schedulers().contains(&spec.name));
+        let why = there.and_then(|(_, has)| Some(has.as_ref().err()?.to_string()));
+        return Err(Failure::refused(why.unwrap_or_else(|| {
+            let has = kernel.schedulers().join(", ");
+            format!("this kernel has none of the schedulers asked for; for {} it has {has}", queue.name())
+        })));
     }
     kernel.check_load(&Arc::new(Prepared::new(scenario)?)).map_err(Failure::refused)?;
     Ok(kernel)
