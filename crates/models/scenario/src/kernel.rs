@@ -54,8 +54,11 @@ struct FileRelease(Release);
 impl<'de> Deserialize<'de> for FileRelease {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FileRelease, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let known = || D::Error::custom(format!("release: {text:?}; expected \"6.12\" or \"6.18\""));
-        Release::of(&text).map(FileRelease).ok_or_else(known)
+        match text.as_str() {
+            "6.12" => Ok(FileRelease(Release::V6_12)),
+            "6.18" => Ok(FileRelease(Release::V6_18)),
+            _ => Err(D::Error::custom(format!("release: {text:?}; expected \"6.12\" or \"6.18\""))),
+        }
     }
 }
 
@@ -138,5 +141,37 @@ impl Scenario {
             Work::Trace(_) | Work::Fio(_) => false,
         };
         self.tasks().any(|(_, task)| is_counted(&task.work))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Scenario;
+
+    #[test]
+    fn sections_of_the_kernel_come_back_as_they_were_meant() {
+        let text = "[kernel]\nrelease = \"6.18\"\nwbt = \"75ms\"\n[io.cost]\nqos = \"rlat=5000 min=50 max=50\"\n[[task]]\nname = \"t\"\nrw = \"read\"\n";
+        let scenario = Scenario::from_toml(text, "s.toml").unwrap();
+        let again = Scenario::from_toml(&scenario.to_toml(), "s.toml").unwrap();
+        assert_eq!(again.kernel, scenario.kernel);
+        assert_eq!(scenario.kernel.controls.text(), "wbt=75ms+io.cost:qos=rlat=5000 min=50.00 max=50.00");
+        let fails = |text: &str| Scenario::from_toml(text, "s.toml").unwrap_err().to_string();
+        assert!(fails("[kernel]\nrelease = \"5.10\"\n").contains("\"5.10\"; expected \"6.12\" or \"6.18\""));
+        assert!(fails("[kernel]\nwbt = \"fast\"\n").contains("wbt: `fast`; expected default, off, or a time"));
+        assert!(fails("[io.cost]\nqos = \"min=60 max=50\"\n").contains("io.cost.qos: min: 60 % is above max"));
+    }
+
+    /// Where something is written back or discarded, and nobody says otherwise.
+    #[test]
+    fn wbt_is_on_by_default_where_it_has_something_to_throttle() {
+        let of = |kernel: &str, job: &str| {
+            let text = format!("{kernel}\n[[task]]\nname = \"t\"\n{job}\n");
+            Scenario::from_toml(&text, "s.toml").unwrap().kernel_controls(Default::default()).text()
+        };
+        assert_eq!(of("", "rw = \"write\"\ndirect = false"), "wbt=default");
+        assert_eq!(of("", "rw = \"randtrim\""), "wbt=default");
+        assert_eq!(of("", "rw = \"write\""), "");
+        assert_eq!(of("", "rw = \"read\"\ndirect = false"), "");
+        assert_eq!(of("[kernel]\nwbt = \"off\"", "rw = \"write\"\ndirect = false"), "wbt=off");
     }
 }
