@@ -109,8 +109,11 @@ fn a_change_by_another_program_stays() {
         assert!(fio(device.path(), 2, false));
         let other = if queue.schedulers().unwrap().0 == "kyber" { "bfq" } else { "kyber" };
         // Of two programs that write at the same moment the last one wins, whichever that is: then it is written again.
-        for _ in 0..3 {
-            std::fs::write(device.sysfs().join("queue/scheduler"), other).unwrap();
+        // The kernel refuses a second exchange while one is under way.
+        for _ in 0..20 {
+            let written = std::fs::write(device.sysfs().join("queue/scheduler"), other);
+            let busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ResourceBusy;
+            assert!(written.as_ref().err().is_none_or(busy), "{written:?}");
             std::thread::sleep(std::time::Duration::from_millis(70));
             if queue.schedulers().unwrap().0 == other {
                 break;
