@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_bench::{engine, learn, schedulers, serve, shares, simulator};
+use dumbwaiter_bench::{controllers, engine, learn, schedulers, serve, shares, simulator};
 use dumbwaiter_experiment::{Control, Failure};
 use dumbwaiter_report::Style;
 use dumbwaiter_scenario::SchedulerSpec;
@@ -23,6 +23,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         bail!("{option}: has no meaning for this benchmark; leave it out");
     }
     match args.what {
+        BenchWhat::Controllers => show(args, &controllers::run(&before(args)?)?, controllers::text),
         BenchWhat::Engine => engine(args),
         BenchWhat::Learn => show(args, &learn::run()?, learn::text),
         BenchWhat::Serve => serve(args),
@@ -35,6 +36,17 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
 fn show<T: Serialize>(args: &Bench, rows: &[T], text: fn(&[T], Style) -> String) -> Result<Ended> {
     output::print_or_json(args.json.as_deref(), &rows, || text(rows, output::style()))?;
     Ok(Ended::Done)
+}
+
+/// The one scheduler that controllers stand before.
+fn before(args: &Bench) -> Result<Choice> {
+    match args.schedulers.as_deref() {
+        None => Ok(Choice::parse("none")?),
+        Some(_) => match <[Choice; 1]>::try_from(wanted(args)?) {
+            Ok([one]) => Ok(one),
+            Err(several) => bail!("--schedulers: {} schedulers; bench controllers takes one", several.len()),
+        },
+    }
 }
 
 fn wanted(args: &Bench) -> Result<Vec<Choice>> {

@@ -79,7 +79,7 @@ pub fn text(rows: &[Row], style: Style) -> String {
 }
 
 /// Sectors and directions, drawn beforehand: 70 % reads over a terabyte.
-fn draws() -> Vec<(u64, Op)> {
+pub(crate) fn draws() -> Vec<(u64, Op)> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let draw = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

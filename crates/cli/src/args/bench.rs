@@ -27,6 +27,8 @@ pub(crate) enum BenchWhat {
     Sim,
     /// Nanoseconds per request inside a scheduler
     Schedulers,
+    /// Nanoseconds that each controller adds to a request
+    Controllers,
     /// I/Os per second and CPU time of the engine on a real device, beside fio and a bare ring
     Engine,
     /// Nanoseconds per inference of the shipped models

@@ -76,10 +76,10 @@ pub struct Throttle {
     counters: [Counter; 3],
     timer: Option<Nanos>,
     window: Nanos,
-    /// Ticks of the last read that asked for a request, and that completed; of the last sleep of a dirtier.
-    read_asked: Option<i64>,
-    read_completed: Option<i64>,
-    waited: Option<i64>,
+    /// When the last read asked for a request, and completed; when a dirtier last went to sleep.
+    read_asked: Option<Nanos>,
+    read_completed: Option<Nanos>,
+    waited: Option<Nanos>,
     /// A read in the device, and since when.
     watched: Option<(RequestId, Nanos)>,
     unknown: u32,
@@ -121,7 +121,7 @@ impl Throttle {
     /// A throttle of a device that was just set up. Its first second counts as one in which a dirtier slept.
     pub fn set_up(jiffies: Jiffies, depth: u32, volatile_cache: bool, now: Nanos) -> Throttle {
         let fresh = Throttle::new(jiffies, depth, volatile_cache);
-        Throttle { waited: Some(jiffies.at(now)), ..fresh }
+        Throttle { waited: Some(now), ..fresh }
     }
 
     /// The latency that reads should have; 0: nothing is throttled.
@@ -187,20 +187,31 @@ impl Throttle {
 
     /// A dirtier sleeps in the page cache: writers are throttled there.
     pub fn writer_paused(&mut self, now: Nanos) {
-        self.waited = Some(self.jiffies.at(now));
+        self.waited = Some(now);
     }
 
     /// A read is about to get its request.
     pub fn read_asks(&mut self, now: Nanos) {
-        self.read_asked = Some(self.jiffies.at(now));
+        self.read_asked = Some(now);
     }
 
     fn waited_recently(&self, now: Nanos) -> bool {
         self.within(self.waited, now, self.jiffies.hz())
     }
 
-    fn within(&self, tick: Option<i64>, now: Nanos, ticks: i64) -> bool {
-        tick.is_some_and(|tick| self.jiffies.at(now) - tick < ticks)
+    /// Did `then` come fewer than this many steps of the tick counter ago? The counter is asked only near the border: a
+    /// division a request is what most of this would cost.
+    fn within(&self, then: Option<Nanos>, now: Nanos, ticks: i64) -> bool {
+        let Some(then) = then else { return false };
+        let (age, period) = (now.since(then).0, self.jiffies.clock.period.0);
+        let border = period.saturating_mul(ticks as u64);
+        if age.saturating_add(period) < border {
+            true
+        } else if age > border.saturating_add(period) {
+            false
+        } else {
+            self.jiffies.at(now) - self.jiffies.at(then) < ticks
+        }
     }
 
     fn limit(&self, class: Class, flags: Flags, now: Nanos) -> u32 {
@@ -258,7 +269,7 @@ impl Throttle {
     /// the driver took just before the first write counts (recordings of Linux 6.12).
     pub fn ended(&mut self, id: RequestId, op: Op, service: Option<Nanos>, now: Nanos) {
         if op == Op::Read {
-            self.read_completed = Some(self.jiffies.at(now));
+            self.read_completed = Some(now);
             self.watched = self.watched.filter(|(watched, _)| *watched != id);
         }
         match service.filter(|_| self.timer.is_some()) {
