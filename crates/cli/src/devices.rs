@@ -15,6 +15,7 @@ pub(crate) fn run(args: Devices) -> Result<Ended> {
     match args.command() {
         (Some(DevicesCommand::Show { name }), _) => show(&name),
         (Some(DevicesCommand::Validate { name, json }), _) => validate_models(json.as_deref(), &name),
+        (Some(DevicesCommand::IoCost(args)), _) => crate::io_cost::run(&args),
         (Some(DevicesCommand::Fit(args)), _) => crate::fit::run(&args),
         (None, json) => list(json.as_deref()),
     }

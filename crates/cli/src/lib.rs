@@ -14,6 +14,7 @@ mod energy;
 mod fidelity;
 mod fit;
 mod input;
+mod io_cost;
 mod learn;
 mod on;
 mod output;

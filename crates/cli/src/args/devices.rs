@@ -15,6 +15,7 @@ Examples:
   dumbwaiter devices show hdd:st1000dm003 > my-drive.toml
   dumbwaiter devices validate ssd:850pro-256
   sudo dumbwaiter devices fit /dev/nvme0n1 > my-drive.toml       a survey that only reads, up to 2 minutes
+  dumbwaiter devices io-cost ssd:nvme-tlc --p99 2ms              io.cost.model, io.cost.qos, a hwdb entry
   dumbwaiter compare -d my-drive.toml"
 )]
 pub(crate) struct Devices {
@@ -43,8 +44,29 @@ pub(crate) enum DevicesCommand {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Find what io.cost needs to know of a model: io.cost.model, and a rate that protects a service
+    IoCost(DevicesIoCost),
     /// Survey a block device or file, fit a model of its kind to it, and print that as a parameter file
     Fit(DevicesFit),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DevicesIoCost {
+    /// The models; `flash` for every model of flash
+    #[arg(required = true, value_name = "NAME|FILE|flash")]
+    pub(crate) names: Vec<String>,
+    /// Longest p99 of a service that counts as protected; by default one and a half times of that at a fifth of the drive's rate
+    #[arg(long, value_name = "TIME")]
+    pub(crate) p99: Option<String>,
+    /// Model name of the drive, as udev shows it in ID_MODEL, for the entry of the hardware database
+    #[arg(long, value_name = "NAME", default_value = "MODEL NAME")]
+    pub(crate) model_name: String,
+    /// Simulations at the same time; by default as many as there are CPUs
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
