@@ -1,8 +1,9 @@
 //! `fidelity`: our schedulers against recordings of the kernel's; with `--closed-loop` the recordings' jobs in simulation.
 
-use crate::terminal::{closed_loops_text, scores_text};
+use crate::terminal::{closed_loops_text, measured_summary_text, measured_text, scores_text};
 use anyhow::Result;
-use dumbwaiter_fidelity::{ClosedLoops, closed_loops, recorded_again, scores};
+use dumbwaiter_fidelity::measured::host;
+use dumbwaiter_fidelity::{ClosedLoops, MeasuredOptions, closed_loops, measured, recorded_again, scores};
 
 use crate::args::Fidelity;
 use crate::progress::Watched;
@@ -12,6 +13,9 @@ use crate::{Ended, input, output};
 pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
+    }
+    if let Some(source) = &args.measured.measured {
+        return beside_measured(args, source);
     }
     if args.closed_loop {
         return closed_loop(args);
@@ -60,4 +64,46 @@ fn show(args: &Fidelity, found: &ClosedLoops, cancelled: bool) -> Result<Ended> 
         return Ok(Ended::Failed);
     }
     Ok(if cancelled { Ended::Interrupted } else { Ended::Done })
+}
+
+/// Runs what was measured on real drives, and prints or writes it beside the predictions.
+fn beside_measured(args: &Fidelity, source: &str) -> Result<Ended> {
+    let given = &args.measured;
+    let figures = &given.figure;
+    let seconds = |flag: &str, text: &Option<String>| -> Result<Option<f64>> {
+        let time = input::time_if(flag, text.as_ref())?;
+        anyhow::ensure!(time.is_none_or(|time| time.0 > 0), "{flag} 0: expected a time above 0");
+        Ok(time.map(|time| time.as_secs_f64()))
+    };
+    let options = MeasuredOptions {
+        devices: given.device.iter().map(|text| device_of(text)).collect::<Result<_>>()?,
+        host: host(given.host.as_deref(), given.cpus)?,
+        seconds: seconds("--seconds", &given.seconds)?,
+        warmup: seconds("--warmup", &given.warmup)?,
+        replicates: given.replicates.unwrap_or(if given.verdicts { 3 } else { 1 }),
+        figures: figures.clone(),
+        verdicts: given.verdicts,
+        scheduler: given.scheduler.clone(),
+    };
+    let world = input::simulator(args.jobs)?;
+    let watched = Watched::start()?;
+    let found = watched.run(|control| measured(source, &options, &world, control))?;
+    match &args.json {
+        None => output::print(&measured_text(&found, output::style()))?,
+        Some(path) => {
+            output::write_json(path, &found.entries())?;
+            crate::tell!("{}", measured_summary_text(&found, output::style()).trim_end());
+        }
+    }
+    Ok(if found.cancelled { Ended::Interrupted } else { Ended::Done })
+}
+
+/// `MODEL`, or `FIGURE=MODEL`; a model may have settings, which have a `=` behind a `?`.
+fn device_of(text: &str) -> Result<(Option<String>, String)> {
+    let (figure, model) = match text.split_once('=') {
+        Some((figure, model)) if !figure.contains('?') => (Some(figure.to_owned()), model),
+        _ => (None, text),
+    };
+    dumbwaiter_devices::load(model)?;
+    Ok((figure, model.to_owned()))
 }

@@ -12,6 +12,7 @@ mod closed_loop;
 pub mod controllers;
 mod error;
 mod free_running;
+pub mod measured;
 mod order;
 pub mod recording;
 mod row_order;
@@ -27,6 +28,7 @@ pub use closed_loop::{
     recorded_again,
 };
 pub use free_running::{free_running, kernel_order};
+pub use measured::{MeasuredAnswers, MeasuredError, MeasuredOptions, measured};
 pub use order::{Comparison, Order, compare};
 pub use recording::Recording;
 pub use score::{Figures, Score, ScoreError, Summary, score, summary};

@@ -1,4 +1,4 @@
-//! How traces are read, and arguments of `trace` and `fidelity`.
+//! How traces are read, and arguments of `trace`.
 
 use std::path::PathBuf;
 
@@ -105,33 +105,4 @@ pub(crate) struct TraceHead {
     pub(crate) records: u64,
     #[command(flatten)]
     pub(crate) reading: Reading,
-}
-
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  dumbwaiter fidelity recordings/*.csv.zst
-  dumbwaiter fidelity kyber-bursts.csv.zst --explain 1
-  dumbwaiter fidelity throttling/mq-deadline-lat*.csv.zst
-  dumbwaiter fidelity --closed-loop recordings/*.json
-  dumbwaiter fidelity --closed-loop recordings/*.json --against again")]
-pub(crate) struct Fidelity {
-    /// Recordings (NAME.csv.zst and NAME.json, by the name of either)
-    #[arg(required = true)]
-    pub(crate) files: Vec<PathBuf>,
-    /// Write as JSON; `-` is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Run each recording's own jobs in simulation and compare bytes, latencies and shares with the kernel's
-    #[arg(long)]
-    pub(crate) closed_loop: bool,
-    /// Compare with second recordings of the same names in this folder instead: how the kernel agrees with itself
-    #[arg(long, value_name = "FOLDER", requires = "closed_loop", conflicts_with = "jobs")]
-    pub(crate) against: Option<PathBuf>,
-    /// Print the N-th difference of each recording, with the scheduler's state around it
-    #[arg(long, value_name = "N", conflicts_with = "closed_loop")]
-    pub(crate) explain: Option<u64>,
-    /// Number of recordings replayed in parallel
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
 }
