@@ -15,7 +15,7 @@ use crate::tenants::{TaskSpec, TenantSpec};
 use crate::{Completed, Unfinished};
 use dumbwaiter_block::{Nanos, Op, TenantId};
 
-/// Runs with more tasks than this keep no histogram per task.
+/// The first tasks, which have a histogram each; the others have sums only.
 const TASKS_WITH_HISTOGRAM_MAX: usize = 64;
 
 /// Configuration of a [`Recorder`].
@@ -46,7 +46,7 @@ pub struct Recorder {
     other: FineTally,
     tenants: Vec<CoarseTally>,
     tasks: Vec<TaskTally>,
-    /// By task in runs of few tasks, else empty.
+    /// Of the first tasks.
     task_latencies: Vec<Latencies<{ Coarse::BITS }>>,
     queue: Latencies<{ Coarse::BITS }>,
     device: Latencies<{ Coarse::BITS }>,
@@ -79,7 +79,7 @@ impl Recorder {
         if tenant_specs.is_empty() {
             tenant_specs.push(TenantSpec { name: "all".to_string(), weight: 100, parent: None, focus: false });
         }
-        let histograms = if config.tasks.len() <= TASKS_WITH_HISTOGRAM_MAX { config.tasks.len() } else { 0 };
+        let histograms = config.tasks.len().min(TASKS_WITH_HISTOGRAM_MAX);
         Recorder {
             warmup: config.warmup,
             warmup_completed: 0,

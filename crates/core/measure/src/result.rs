@@ -153,7 +153,7 @@ pub struct TaskStats {
     pub iops: f64,
     /// Data moved, MB/s.
     pub mb_per_s: f64,
-    /// Submission to completion; in runs of more than 64 tasks without percentiles, and of finished requests only.
+    /// Submission to completion; of tasks behind the first 64 without percentiles, and of finished requests only.
     pub latency_us: Latency,
 }
 
@@ -502,7 +502,7 @@ pub struct RunResult {
     pub phases_us: Phases,
     /// Statistics by tenant.
     pub tenants: Vec<TenantStats>,
-    /// Statistics by task; of more than 256 tasks those that moved the most data.
+    /// Statistics by task; of more than 256 tasks the first 64, and of the others those that moved the most data.
     pub tasks: Vec<TaskStats>,
     /// Tasks left out of `tasks`.
     pub tasks_omitted: u64,

@@ -40,7 +40,12 @@ pub struct Group {
     /// Those that were not run.
     pub not_run: usize,
     /// Errors by figure: `iops`, `mean`, `p50`, `p95`, `p99`, `cpu`. A figure that no row has is left out.
-    pub errors: BTreeMap<&'static str, Errors>,
+    #[serde(serialize_with = "as_map")]
+    pub errors: Vec<(&'static str, Errors)>,
+}
+
+fn as_map<S: serde::Serializer>(errors: &[(&'static str, Errors)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(errors.iter().map(|(name, errors)| (name, errors)))
 }
 
 /// How often the order of two schedulers is right.

@@ -1,0 +1,217 @@
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_sim::Simulator;
+
+use super::*;
+
+const JOBS: &str = "\
+figure,condition,scheduler,devices,role,rw,bs,iodepth,numjobs,cpus,engine,iops,mb_s,lat_mean_us,clat_p50_us,clat_p99_us,cpu_us_per_io
+x,n=0,none,1,L,randread,4k,1,1,0,io_uring+fixedbufs,500,2.0,2000,2000,2000,9
+x,n=0,mq-deadline,1,L,randread,4k,1,1,0,io_uring,500,2.0,2000,2000,2000,9
+x,n=2,none,1,L,randread,4k,1,1,all,io_uring,100,0.4,4000,4000,4100,
+x,n=2,none,1,background,randwrite,4k,4,2,all,io_uring,800,3.2,9000,8000,12000,
+x,n=2,none,1,total,mix,mix,mix,3,all,io_uring,900,3.6,,,,
+x,n=2,mq-deadline,1,L,randread,4k,1,1,all,io_uring,100,0.4,4000,4000,4000,
+x,n=2,mq-deadline,1,background,randwrite,4k,4,2,all,io_uring,800,3.2,9000,8000,12000,
+y,\"mix,read_lat=2ms\",kyber,1,T-read,randread,4k,4,1,1,io_uring,300,1.2,,,,
+y,\"mix,read_lat=2ms\",kyber,1,T-write,randwrite,4k,4,1,1,io_uring,300,1.2,,,,
+z,user space,spdk,1,T,randread,4k,1,1,all,spdk,700,2.8,,,,
+";
+
+const GRID: &str = "\
+drive,stat,write_bw,read_iops,read_latency_ms,clipped
+box,p50,0,20,2.0,0
+box,p95,0,20,4.0,1
+box,p50,4000000,20,2.5,0
+";
+
+fn parse_jobs(text: &str) -> Result<Vec<Case>, MeasuredError> {
+    jobs_table::cases(&csv::Table::parse(Path::new("cases.csv"), text)?)
+}
+
+fn options() -> MeasuredOptions {
+    MeasuredOptions {
+        devices: vec![(None, "null:0us?latency_ns=2000000&depth=4".to_owned())],
+        host: host(None, Some(4)).unwrap(),
+        seconds: Some(0.2),
+        warmup: None,
+        replicates: 1,
+        figures: Vec::new(),
+        verdicts: false,
+        scheduler: "none".to_owned(),
+    }
+}
+
+fn answers(cases: &[Case], options: &MeasuredOptions) -> MeasuredAnswers {
+    answer(cases, options, &Simulator::new(2), &Control::default())
+}
+
+#[test]
+fn every_row_of_a_table_is_answered_once() {
+    let cases = parse_jobs(JOBS).unwrap();
+    let found = answers(&cases, &options());
+    let mut lines: Vec<u64> = found.rows.iter().map(|row| row.line).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (2..=11).collect::<Vec<u64>>());
+    let outside: Vec<&MeasuredAgainst> = found.rows.iter().filter(|row| !row.was_run()).collect();
+    assert_eq!(outside.iter().map(|row| row.scheduler.as_str()).collect::<Vec<_>>(), ["spdk"]);
+    let alone = &found.rows[0].figures;
+    assert!((alone.iops_ratio.unwrap() - 1.0).abs() < 0.05, "a reader of a drive that takes 2 ms: {alone:?}");
+    assert!(found.rows.iter().filter(|row| row.was_run()).all(|row| row.figures.iops_predicted.is_some()));
+}
+
+#[test]
+fn jobs_of_one_condition_run_together() {
+    let cases = parse_jobs(JOBS).unwrap();
+    assert_eq!(cases.len(), 6);
+    let mixed = &cases[2];
+    assert_eq!((mixed.jobs.len(), mixed.rows.len()), (2, 3));
+    assert_eq!(mixed.rows[2].part, case::Part::Total);
+    let found = answers(&cases, &options());
+    let of = |line: u64| found.rows.iter().find(|row| row.line == line).unwrap();
+    let sum = of(4).figures.iops_predicted.unwrap() + of(5).figures.iops_predicted.unwrap();
+    assert!((of(6).figures.iops_predicted.unwrap() - sum).abs() < 1.0, "the total is the sum of its jobs");
+    assert!(sum < 2050.0, "four at a time of 2 ms each: {sum}");
+    assert!(of(6).total && found.summary.loads.iter().map(|group| group.rows).sum::<usize>() == 9);
+}
+
+#[test]
+fn reads_and_writes_of_one_job_are_two_rows() {
+    let cases = parse_jobs(JOBS).unwrap();
+    let case = cases.iter().find(|case| case.figure == "y").unwrap();
+    assert_eq!(case.jobs.len(), 1);
+    assert!(case.jobs[0].options.contains(&("rw".to_owned(), "randrw".to_owned())));
+    assert_eq!(case.stack.as_deref(), Ok("kyber:read_lat_nsec=2000000"));
+    let found = answers(std::slice::from_ref(case), &options());
+    let iops: Vec<f64> = found.rows.iter().filter_map(|row| row.figures.iops_predicted).collect();
+    assert!(iops.len() == 2 && (iops[0] / iops[1] - 1.0).abs() < 0.2, "half reads, half writes: {iops:?}");
+}
+
+#[test]
+fn a_wrong_cell_names_file_line_and_column() {
+    let wrong = |from: &str, to: &str| parse_jobs(&JOBS.replacen(from, to, 1)).unwrap_err().to_string();
+    let text = wrong("L,randread,4k,1,1,0,io_uring+fixedbufs,500", "L,randread,4k,1,1,0,io_uring+fixedbufs,many");
+    assert_eq!(text, "cases.csv:2: column `iops`: `many`; expected a number, 0 or larger, or nothing");
+    assert!(wrong("randread", "randomly").contains("cases.csv:2: column `rw`: `randomly`"));
+    assert!(wrong("4k,1,1,0", "4k,0,1,0").contains("column `iodepth`: `0`; expected a whole number from 1 to 65536"));
+    assert!(wrong("4k,1,1,0", "4q,1,1,0").contains("column `bs`: `4q`"));
+    assert!(wrong("4k,1,1,0", "4k,1,1,few").contains("column `cpus`: `few`"));
+    assert!(wrong("none,1,background", "none,2,background").contains("cases.csv:5: column `devices`: `2`"));
+    assert!(wrong("900,3.6,,,,", "900,3.6,,,,,").contains("cases.csv:6: 18 cells; expected 17"));
+    assert!(wrong("\"mix,read_lat=2ms\",kyber,1,T-read", "\"mix,kyber,1,T-read").contains("cases.csv:9: a quote"));
+    assert!(csv::Table::parse(Path::new("a.csv"), "").is_err());
+    assert!(csv::Table::parse(Path::new("a.csv"), "a,b,a\n").is_err_and(|e| e.to_string().contains("`a` is there twice")));
+}
+
+#[test]
+fn a_grid_has_a_row_for_each_cell() {
+    let table = csv::Table::parse(Path::new("grid.csv"), GRID).unwrap();
+    let cases = grid_table::cases(&table).unwrap();
+    assert_eq!(cases.iter().map(|case| case.jobs.len()).collect::<Vec<_>>(), [1, 2]);
+    assert!(cases[0].rows[0].clipped.p95 && !cases[0].rows[0].clipped.p50);
+    let found = answers(&cases, &MeasuredOptions { seconds: Some(2.0), ..options() });
+    let alone = &found.rows[0];
+    assert!((alone.figures.p50_ratio.unwrap() - 1.0).abs() < 0.05, "{alone:?}");
+    let loads = &found.summary.loads;
+    assert_eq!(loads.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["reads-of-one-drive", "reads-beside-writes"]);
+    assert!(loads[0].errors.iter().all(|(name, _)| *name != "p95"), "what is only a bound has no error");
+    let twice = GRID.replace("box,p95,0,20", "box,p50,0,20");
+    let error = grid_table::cases(&csv::Table::parse(Path::new("grid.csv"), &twice).unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with("grid.csv:3: column `stat`"), "{error}");
+}
+
+#[test]
+fn a_figure_of_the_table_may_have_its_own_device() {
+    let cases = parse_jobs(JOBS).unwrap();
+    let devices = vec![(Some("x".to_owned()), "null:0us?latency_ns=2000000&depth=4".to_owned())];
+    let found = answers(&cases, &MeasuredOptions { devices, ..options() });
+    let reason = |figure: &str| found.rows.iter().find(|row| row.figure == figure).unwrap().reason.clone();
+    assert_eq!(reason("x"), None);
+    assert!(reason("y").unwrap().contains("--device y=MODEL"));
+}
+
+#[test]
+fn a_verdict_is_judged_by_what_was_measured() {
+    let cases = parse_jobs(JOBS).unwrap();
+    let found = answers(&cases, &MeasuredOptions { verdicts: true, replicates: 3, ..options() });
+    let conditions: Vec<&str> = found.verdicts.iter().map(|v| v.condition.as_str()).collect();
+    assert_eq!(conditions, ["n=0", "n=2"], "each that was measured under several schedulers");
+    assert!(found.verdicts.iter().all(|v| v.focus == "L" && v.outcome == Outcome::Right && v.loss.unwrap() < 0.03));
+    assert_eq!(found.entries().len(), found.rows.len() + 2);
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// A result of fio with one job of two processes, which it lists one by one.
+fn fio_result(name: &str, rw: &str) -> String {
+    let part = |iops: f64| {
+        serde_json::json!({ "iops": iops, "bw_bytes": iops * 4096.0, "lat_ns": { "mean": 2_000_000.0 },
+            "clat_ns": { "percentile": { "50.000000": 1_900_000, "95.000000": 2_000_000, "99.000000": 2_100_000 } } })
+    };
+    let (read, write) = if rw == "randread" { (250.0, 0.0) } else { (0.0, 250.0) };
+    let options = serde_json::json!({ "rw": rw, "numjobs": "2", "filename": "/dev/nvme0n1", "runtime": "60" });
+    let job = serde_json::json!({ "jobname": name, "job options": options, "read": part(read), "write": part(write),
+        "usr_cpu": 1.0, "sys_cpu": 1.5 });
+    let global = serde_json::json!({ "bs": "4k", "ioengine": "io_uring", "direct": "1", "iodepth": "2" });
+    serde_json::json!({ "fio version": "fio-3.35", "global options": global, "jobs": [job, job] }).to_string()
+}
+
+#[test]
+fn results_of_fio_are_rebuilt_as_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let reads = write(folder.path(), "reads.json", &fio_result("r", "randread"));
+    let writes = write(folder.path(), "writes.json", &format!("fio: a note\n{}", fio_result("w", "randwrite")));
+    let case = fio_results::case(&[reads.clone(), writes.clone()], "none").unwrap();
+    assert_eq!(case.jobs.iter().map(|job| (job.numjobs, job.iodepth)).collect::<Vec<_>>(), [(2, 2), (2, 2)]);
+    let row = &case.rows[0];
+    assert_eq!((row.figures.iops, row.figures.mean_us, row.figures.cpu_us), (Some(500.0), Some(2000.0), Some(100.0)));
+    let source = format!("{},{}", reads.display(), writes.display());
+    let found = measured(&source, &options(), &Simulator::new(1), &Control::default()).unwrap();
+    assert_eq!(found.rows.iter().map(|row| row.role.as_str()).collect::<Vec<_>>(), ["r", "w"]);
+    assert!(found.rows.iter().all(MeasuredAgainst::was_run), "{:?}", found.rows[0].reason);
+    let broken = write(folder.path(), "broken.json", "{\n\"jobs\": [,]}");
+    let error = fio_results::case(&[broken], "none").unwrap_err().to_string();
+    assert!(error.contains("broken.json:2: not fio's JSON"), "{error}");
+}
+
+#[test]
+fn a_predicted_tie_of_schedulers_counts_as_half() {
+    let cases = parse_jobs(JOBS).unwrap();
+    let mut rows = answers(&cases, &options()).rows;
+    rows.retain(|row| row.condition == "n=0");
+    let set = |row: &mut MeasuredAgainst, measured: f64, predicted: f64| {
+        row.figures.iops_measured = Some(measured);
+        row.figures.iops_predicted = Some(predicted);
+    };
+    set(&mut rows[0], 100.0, 200.0);
+    let mut order = |measured: f64, predicted: f64| {
+        set(&mut rows[1], measured, predicted);
+        summary::summary(&rows).order_iops
+    };
+    assert_eq!(order(104.0, 400.0).pairs, 0, "equal where they were measured");
+    assert_eq!(order(120.0, 200.5).share(), 0.5);
+    assert_eq!(order(120.0, 240.0).share(), 1.0);
+    assert_eq!(order(120.0, 150.0).share(), 0.0);
+}
+
+#[test]
+fn the_published_tables_are_read_whole() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data/reality");
+    for (name, rows) in [("icpe24.csv", 744), ("diskplorer.csv", 0)] {
+        let path = folder.join(name);
+        if !path.exists() {
+            println!("skipped: no shared data");
+            return;
+        }
+        let cases = read(&path.display().to_string(), "none").unwrap();
+        let found: usize = cases.iter().map(|case| case.rows.len()).sum();
+        assert!(rows == 0 || found == rows, "{name}: {found} rows");
+        let plan = |case: &Case| scenario::scenario(case, "null:0us", &Host::default(), scenario::length(case), 1);
+        let refused: Vec<String> = cases.iter().filter_map(|case| plan(case).err()).collect();
+        assert!(refused.iter().all(|reason| reason.contains("spdk")), "{name}: {refused:?}");
+    }
+}

@@ -174,7 +174,11 @@ impl Recorder {
     fn task_stats(&self, rate: impl Fn(f64) -> f64) -> (Vec<TaskStats>, u64) {
         let mut reported: Vec<usize> = (0..self.task_specs.len()).collect();
         if reported.len() > TASKS_LISTED_MAX {
-            reported.sort_by_key(|&i| (std::cmp::Reverse((self.tasks[i].bytes, self.tasks[i].count)), i));
+            // One with percentiles stays, however little it moved: it may be the one that waits.
+            let with_percentiles = |i: usize| i < self.task_latencies.len();
+            reported.sort_by_key(|&i| {
+                (!with_percentiles(i), std::cmp::Reverse((self.tasks[i].bytes, self.tasks[i].count)), i)
+            });
             reported.truncate(TASKS_LISTED_MAX);
             reported.sort_unstable();
         }

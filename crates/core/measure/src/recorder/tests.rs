@@ -162,8 +162,10 @@ fn of_many_tasks_those_that_move_most_are_listed() {
     }
     let out = r.finish(Nanos::from_ms(1), RunFacts::default());
     assert_eq!((out.tasks.len(), out.tasks_omitted), (256, 744));
-    assert_eq!((out.tasks[0].name.as_str(), out.completed), ("744", 1001));
-    assert!(out.tasks[0].latency_us.p99.is_nan() && out.tasks[0].latency_us.mean == 42.0);
+    assert_eq!((out.tasks[0].name.as_str(), out.completed), ("0", 1001));
+    assert_eq!(out.tasks[0].latency_us.p99, 42.0, "the first tasks have percentiles, however little they moved");
+    assert_eq!(out.tasks[64].name, "808");
+    assert!(out.tasks[64].latency_us.p99.is_nan() && out.tasks[64].latency_us.mean == 42.0);
 }
 
 /// The Kaplan-Meier estimate from a list of (ns, finished), by its definition: the product over the times at which any
