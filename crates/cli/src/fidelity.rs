@@ -2,7 +2,7 @@
 
 use crate::terminal::{closed_loops_text, measured_summary_text, measured_text, scores_text};
 use anyhow::Result;
-use dumbwaiter_fidelity::measured::host;
+use dumbwaiter_fidelity::measured::{error_table, host};
 use dumbwaiter_fidelity::{ClosedLoops, MeasuredOptions, closed_loops, measured, recorded_again, scores};
 
 use crate::args::Fidelity;
@@ -80,14 +80,22 @@ fn beside_measured(args: &Fidelity, source: &str) -> Result<Ended> {
         host: host(given.host.as_deref(), given.cpus)?,
         seconds: seconds("--seconds", &given.seconds)?,
         warmup: seconds("--warmup", &given.warmup)?,
+        effort: 1.0,
         replicates: given.replicates.unwrap_or(if given.verdicts { 3 } else { 1 }),
         figures: figures.clone(),
         verdicts: given.verdicts,
         scheduler: given.scheduler.clone(),
     };
+    if let Some(path) = &given.errors {
+        output::check_writable(path)?;
+    }
     let world = input::simulator(args.jobs)?;
     let watched = Watched::start()?;
     let found = watched.run(|control| measured(source, &options, &world, control))?;
+    if let Some(path) = &given.errors {
+        let name = source.rsplit('/').next().unwrap_or(source);
+        output::write_text(path, &error_table(&found.rows, name))?;
+    }
     match &args.json {
         None => output::print(&measured_text(&found, output::style()))?,
         Some(path) => {

@@ -5,22 +5,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use dumbwaiter_experiment::Control;
+use dumbwaiter_fidelity::measured::{FitOptions, FittedDevice, Group, fit as fit_published, host};
 use dumbwaiter_realworld::fit::{DriveOptions, Opened, Options, Progress, document, open, survey};
 
 use crate::args::DevicesFit;
-use crate::progress::{RunBar, cancel_on_signal};
+use crate::progress::{RunBar, Watched, cancel_on_signal};
 use crate::{Ended, input, output};
 
 /// Surveys a device or a model and prints the fitted model.
 pub(crate) fn run(args: &DevicesFit) -> Result<Ended> {
-    args.destroy.check(Some(&args.subject), "a device")?;
+    let Some(subject) = &args.subject else { return of_published(args) };
+    args.destroy.check(Some(subject), "a device")?;
     let allow_writes = args.destroy.allows_writes();
     let time = input::time("--for", &args.length)?;
-    output::check_files(args.json.as_deref(), None, &[&args.subject])?;
+    output::check_files(args.json.as_deref(), None, &[subject])?;
     let control = Arc::new(Control::default());
     cancel_on_signal(&control)?;
     let options = DriveOptions { allow_writes, confirmed: args.destroy.confirmed() };
-    let Opened { mut subject, virtual_time } = open(&args.subject, &options)?;
+    let Opened { mut subject, virtual_time } = open(subject, &options)?;
     let facts = subject.facts();
     if !virtual_time {
         let writes = if allow_writes { "WRITES TO IT" } else { "only reads" };
@@ -60,5 +62,42 @@ pub(crate) fn run(args: &DevicesFit) -> Result<Ended> {
     if let Some(warning) = document.fitted.warning() {
         crate::tell!("warning: {warning}");
     }
+    Ok(Ended::Done)
+}
+
+/// Fits a model to published results and prints it.
+fn of_published(args: &DevicesFit) -> Result<Ended> {
+    let given = &args.published;
+    output::check_files(args.json.as_deref(), None, &[])?;
+    let options = FitOptions {
+        like: given.like.clone(),
+        host: host(given.host.as_deref(), given.cpus)?,
+        figures: given.figure.clone(),
+        parameters: given.parameters.clone(),
+        scheduler: given.scheduler.clone(),
+    };
+    let world = input::simulator(given.jobs)?;
+    let watched = Watched::start()?;
+    let found: FittedDevice = watched.run(|control| fit_published(&given.from, &options, &world, control))?;
+    if let Some(path) = &args.json {
+        output::write_json(path, &found)?;
+    }
+    if !args.json.as_deref().is_some_and(output::is_stdout) {
+        output::print(&found.device_file)?;
+    }
+    let tell = |title: &str, groups: &[Group]| {
+        for group in groups {
+            let errors = group.errors.iter().map(|(name, e)| format!("{name} {:.1} %", e.median * 100.0));
+            crate::tell!(
+                "{title}: {} rows of {}: median errors: {}",
+                group.rows,
+                group.name,
+                errors.collect::<Vec<_>>().join(", ")
+            );
+        }
+    };
+    tell("fitted", &found.fitted_errors);
+    tell("kept back and predicted", &found.kept_back_errors);
+    crate::tell!("not determined, as in {}: {}", found.like, found.undetermined.join(", "));
     Ok(Ended::Done)
 }

@@ -16,6 +16,7 @@ Examples:
   dumbwaiter devices validate ssd:850pro-256
   sudo dumbwaiter devices fit /dev/nvme0n1 > my-drive.toml       a survey that only reads, up to 2 minutes
   dumbwaiter devices io-cost ssd:nvme-tlc --p99 2ms              io.cost.model, io.cost.qos, a hwdb entry
+  dumbwaiter devices fit --from cases.csv --figure 1 --like ssd:nvme-tlc > their-drive.toml
   dumbwaiter compare -d my-drive.toml"
 )]
 pub(crate) struct Devices {
@@ -46,8 +47,8 @@ pub(crate) enum DevicesCommand {
     },
     /// Find what io.cost needs to know of a model: io.cost.model, and a rate that protects a service
     IoCost(DevicesIoCost),
-    /// Survey a block device or file, fit a model of its kind to it, and print that as a parameter file
-    Fit(DevicesFit),
+    /// Survey a block device or file, or take published results (--from), fit a model and print it as a parameter file
+    Fit(Box<DevicesFit>),
 }
 
 #[derive(clap::Args)]
@@ -72,8 +73,10 @@ pub(crate) struct DevicesIoCost {
 #[derive(clap::Args)]
 pub(crate) struct DevicesFit {
     /// The device or file; only reads unless --destroy is given. The name of a model surveys that model, in virtual time
-    #[arg(value_name = "PATH|NAME")]
-    pub(crate) subject: PathBuf,
+    #[arg(value_name = "PATH|NAME", required_unless_present = "from")]
+    pub(crate) subject: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) published: DevicesFitFrom,
     /// Time of the survey at most
     #[arg(long = "for", value_name = "TIME", default_value = "2m")]
     pub(crate) length: String,
@@ -82,6 +85,36 @@ pub(crate) struct DevicesFit {
     /// Write the fit as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// A fit to published results in place of a survey.
+#[derive(Default, clap::Args)]
+#[command(next_help_heading = "From published results")]
+pub(crate) struct DevicesFitFrom {
+    /// Fit to these: tables as `fidelity --measured` takes them, or results of fio (joined by commas where they ran together)
+    #[arg(long, value_name = "CASES", num_args = 1.., conflicts_with_all = ["subject", "destroy"])]
+    pub(crate) from: Vec<String>,
+    /// The model of the drive's class, from which the fit starts and whose parameters stay where nothing determines them
+    #[arg(long, value_name = "MODEL", requires = "from", default_value = "ssd:nvme-tlc")]
+    pub(crate) like: String,
+    /// The figures to use, separated by commas; `1` is also 1a and 1b
+    #[arg(long, value_name = "NAMES", requires = "from", value_delimiter = ',')]
+    pub(crate) figure: Vec<String>,
+    /// The parameters to fit, separated by commas [default: those that matter]
+    #[arg(long, value_name = "NAMES", requires = "from", value_delimiter = ',')]
+    pub(crate) parameters: Vec<String>,
+    /// The host of the measurement: the name of a profile, or a file with a `[host]` section
+    #[arg(long, value_name = "PROFILE", requires = "from")]
+    pub(crate) host: Option<String>,
+    /// CPUs of that host [default: those of the file, else 10]
+    #[arg(long, value_name = "N", requires = "from", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) cpus: Option<u16>,
+    /// The scheduler under which results of fio were measured
+    #[arg(long, value_name = "NAME", requires = "from", default_value = "none")]
+    pub(crate) scheduler: String,
+    /// Number of runs made in parallel
+    #[arg(long, short, value_name = "N", requires = "from")]
+    pub(crate) jobs: Option<usize>,
 }
 
 /// The spellings before there were subcommands.
@@ -111,7 +144,13 @@ impl Devices {
             DevicesCommand::Validate { name, json: self.json }
         } else if let Some(subject) = fit {
             super::renamed("devices --fit", "devices fit");
-            DevicesCommand::Fit(DevicesFit { subject, length, destroy, json: self.json })
+            DevicesCommand::Fit(Box::new(DevicesFit {
+                subject: Some(subject),
+                published: DevicesFitFrom::default(),
+                length,
+                destroy,
+                json: self.json,
+            }))
         } else {
             return (self.what, self.json);
         };

@@ -66,6 +66,9 @@ pub(crate) struct Measured {
     /// Also the verdict of a comparison for each condition, and whether the measurement agrees
     #[arg(long, requires = "measured")]
     pub(crate) verdicts: bool,
+    /// Write the errors by class of drive and kind of load as a table (CSV)
+    #[arg(long, value_name = "FILE", requires = "measured")]
+    pub(crate) errors: Option<PathBuf>,
     /// The scheduler under which results of fio were measured, which they do not say
     #[arg(long, value_name = "NAME", requires = "measured", default_value = "none")]
     pub(crate) scheduler: String,

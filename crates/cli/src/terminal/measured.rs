@@ -109,7 +109,8 @@ fn groups_text(title: &str, groups: &[Group], style: Style) -> String {
             e.worst.clone(),
         ]
     };
-    let lines = groups.iter().flat_map(|group| group.errors.iter().map(move |(name, errors)| line(group, name, errors)));
+    let lines =
+        groups.iter().flat_map(|group| group.errors.iter().map(move |(name, errors)| line(group, name, errors)));
     table(&header, &lines.collect::<Vec<_>>(), style)
 }
 

@@ -41,7 +41,7 @@ pub use document::{Document, ParseError, SCHEMA, Sequential};
 pub use figures::independent;
 pub use focus::Focus;
 pub use goal::Goal;
-pub use measured_error::LoadKind;
+pub use measured_error::{DriveClass, ERROR_COLUMNS, LoadKind, RelativeError, measured_error};
 pub use metric::{Extent, Metric, Scale, USEFUL, Unit};
 pub use provenance::{Drive, DriveKind, Machine, Provenance};
 pub use ranking::{Ranking, rank, rank_under};

@@ -1,5 +1,6 @@
 //! The answer for each row: measured beside predicted.
 
+use dumbwaiter_advise::DriveClass;
 use serde::Serialize;
 
 use super::case::{Case, Clipped, Figures, MeasuredRow, Part};
@@ -24,6 +25,8 @@ pub struct MeasuredAgainst {
     pub devices: u32,
     /// The model that stood for each.
     pub device: Option<String>,
+    /// Its class.
+    pub class: Option<DriveClass>,
     /// File of the row.
     pub file: String,
     /// Its first line, from 1; in a result of fio the number of the job.
@@ -89,6 +92,7 @@ impl MeasuredAgainst {
             load,
             devices: case.drives,
             device: None,
+            class: None,
             file: row.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             line: row.line,
             figures: Compared::of(row.figures, Figures::default()),

@@ -116,7 +116,10 @@ fn records(path: &Path, text: &str) -> Result<Vec<(u64, Vec<String>)>, MeasuredE
         if text.trim().is_empty() || text.starts_with('#') {
             continue;
         }
-        out.push((line, cells(text).ok_or_else(|| at(path, line, "a quote that is not closed; expected another `\"`"))?));
+        out.push((
+            line,
+            cells(text).ok_or_else(|| at(path, line, "a quote that is not closed; expected another `\"`"))?,
+        ));
     }
     Ok(out)
 }

@@ -10,8 +10,20 @@ use super::csv::{at, read_text};
 
 /// Options that say where and for how long, not what: the run has its own.
 const LEFT_OUT: [&str; 14] = [
-    "name", "filename", "directory", "runtime", "timeout", "time_based", "ramp_time", "startdelay", "start_delay", "loops",
-    "numjobs", "iodepth", "cpus_allowed", "stonewall",
+    "name",
+    "filename",
+    "directory",
+    "runtime",
+    "timeout",
+    "time_based",
+    "ramp_time",
+    "startdelay",
+    "start_delay",
+    "loops",
+    "numjobs",
+    "iodepth",
+    "cpus_allowed",
+    "stonewall",
 ];
 const SECONDS_MAX: f64 = 5.0;
 
@@ -38,7 +50,8 @@ pub(super) fn case(paths: &[PathBuf], scheduler: &str) -> Result<Case, MeasuredE
             at(path, (before + error.line()) as u64, format!("not fio's JSON: {error}"))
         })?;
         let jobs = value.get("jobs").and_then(Value::as_array).filter(|jobs| !jobs.is_empty());
-        let jobs = jobs.ok_or_else(|| at(path, 1, "`jobs` is missing; expected a result of fio --output-format=json"))?;
+        let jobs =
+            jobs.ok_or_else(|| at(path, 1, "`jobs` is missing; expected a result of fio --output-format=json"))?;
         let global = value.get("global options").and_then(Value::as_object);
         for (number, job) in jobs.iter().enumerate() {
             add(&mut case, path, number, global, job)?;
@@ -75,10 +88,14 @@ fn add(
     };
     let (iodepth, numjobs) = (number_of("iodepth", 1)?, number_of("numjobs", 1)?);
     let drives = option("filename").map_or(1, |names| names.split(':').count().max(1)) as u32;
-    let cpus = option("cpus_allowed").map(|text| cpu_list(text).ok_or_else(|| wrong(format!("cpus_allowed={text}; expected 0,2-5"))));
+    let cpus = option("cpus_allowed")
+        .map(|text| cpu_list(text).ok_or_else(|| wrong(format!("cpus_allowed={text}; expected 0,2-5"))));
     let cpus = cpus.transpose()?.unwrap_or_default();
     let rw = option("rw").or(option("readwrite")).unwrap_or("read").to_owned();
-    let reads = rw.starts_with("rand") && rw.contains("read") || rw.starts_with("read") || rw.starts_with("rw") || rw.starts_with("randrw");
+    let reads = rw.starts_with("rand") && rw.contains("read")
+        || rw.starts_with("read")
+        || rw.starts_with("rw")
+        || rw.starts_with("randrw");
     let writes = rw.contains("write") || rw.starts_with("rw") || rw.starts_with("randrw");
     let grouped = option("group_reporting").is_some_and(|value| value != "0");
     let options: FioOptions = all.iter().filter(|(key, _)| !LEFT_OUT.contains(&key.as_str())).cloned().collect();

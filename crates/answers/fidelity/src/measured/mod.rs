@@ -7,7 +7,9 @@
 mod answer;
 mod case;
 mod csv;
+mod error_table;
 mod fio_results;
+mod fit;
 mod grid_table;
 mod host;
 mod jobs_table;
@@ -21,6 +23,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dumbwaiter_advise::DriveClass;
+use dumbwaiter_devices::Kind;
 use dumbwaiter_experiment::{
     About, Cell, CellResult, Concurrency, Control, Failure, FailureKind, Finished, Matrix, Refusal, Stack, World,
 };
@@ -31,8 +35,10 @@ use dumbwaiter_scenario::load::Prepared;
 pub use answer::{Compared, MeasuredAgainst};
 use case::{Case, Figures};
 pub use case::{Clipped, Figures as MeasuredFigures};
-pub use kind::LoadKind;
+pub use error_table::error_table;
+pub use fit::{FitOptions, FittedDevice, FittedParameter, fit};
 pub use host::host;
+pub use kind::LoadKind;
 use scenario::Length;
 pub use summary::{Errors, Group, MeasuredSummary, Order};
 pub use verdicts::{CaseVerdict, Outcome};
@@ -48,6 +54,8 @@ pub struct MeasuredOptions {
     pub seconds: Option<f64>,
     /// Warm-up of each run, s; `None` for a part of the measured time.
     pub warmup: Option<f64>,
+    /// Part of the usual number of I/Os in each run, 0 to 1: less is faster, and less exact.
+    pub effort: f64,
     /// Runs of each case, with seeds of their own.
     pub replicates: u32,
     /// The figures to answer; empty for all.
@@ -129,7 +137,10 @@ pub fn measured(
     if !options.figures.is_empty() {
         let unknown = options.figures.iter().find(|name| !cases.iter().any(|case| is_of(case, name)));
         if let Some(name) = unknown {
-            return Err(MeasuredError::Nothing(format!("{source}: it has no figure `{name}`; expected {}", names(&cases))));
+            return Err(MeasuredError::Nothing(format!(
+                "{source}: it has no figure `{name}`; expected {}",
+                names(&cases)
+            )));
         }
         cases.retain(|case| options.figures.iter().any(|name| is_of(case, name)));
     }
@@ -178,6 +189,7 @@ fn read(source: &str, scheduler: &str) -> Result<Vec<Case>, MeasuredError> {
 struct Planned {
     cells: Vec<usize>,
     device: Option<String>,
+    class: Option<DriveClass>,
     length: Length,
     reason: Option<String>,
 }
@@ -200,12 +212,14 @@ fn answer(cases: &[Case], options: &MeasuredOptions, world: &dyn World, control:
         for row in &case.rows {
             let mut answer = MeasuredAgainst::of(case, row, kind::of(case, options.host.cpus));
             answer.device = plan.device.clone();
+            answer.class = plan.class;
             answer.reason = reason.clone();
             if reason.is_none() {
                 let each = of_case.iter().map(|run| predicted::figures(case, run, row.part)).collect::<Vec<_>>();
                 answer.figures = Compared::of(row.figures, mean(&each));
                 answer.seconds = Some(plan.length.seconds);
-                answer.note = [answer.note, scenario::note(case)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
+                answer.note =
+                    [answer.note, scenario::note(case)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
             }
             rows.push(answer);
         }
@@ -221,13 +235,15 @@ fn variant(cell: usize) -> String {
 
 /// Puts the runs of a case into the list.
 fn plan(case: &Case, options: &MeasuredOptions, world: &dyn World, cells: &mut Vec<Cell>) -> Planned {
-    let own = scenario::length(case);
+    let own = scenario::length(case, options.effort);
     let seconds = options.seconds.unwrap_or(own.seconds);
     let of_own = own.warmup_s / own.seconds * seconds;
     let length = Length { seconds, warmup_s: options.warmup.unwrap_or(of_own) };
     let named = options.devices.iter().find(|(name, _)| name.as_deref() == Some(case.figure.as_str()));
-    let device = named.or_else(|| options.devices.iter().find(|(name, _)| name.is_none())).map(|(_, device)| device.clone());
-    let mut planned = Planned { cells: Vec::new(), device: device.clone(), length, reason: None };
+    let device =
+        named.or_else(|| options.devices.iter().find(|(name, _)| name.is_none())).map(|(_, device)| device.clone());
+    let class = device.as_deref().and_then(class_of);
+    let mut planned = Planned { cells: Vec::new(), device: device.clone(), class, length, reason: None };
     let Some(device) = device else {
         planned.reason = Some(format!("no model stands for its drive; expected --device {}=MODEL", case.figure));
         return planned;
@@ -243,6 +259,15 @@ fn plan(case: &Case, options: &MeasuredOptions, world: &dyn World, cells: &mut V
         Err(reason) => planned.reason = Some(reason),
     }
     planned
+}
+
+fn class_of(device: &str) -> Option<DriveClass> {
+    Some(match dumbwaiter_devices::load(device).ok()?.kind() {
+        Kind::Ssd | Kind::Ull => DriveClass::Flash,
+        Kind::Hdd => DriveClass::Disk,
+        Kind::Volume => DriveClass::Volume,
+        Kind::Null => return None,
+    })
 }
 
 fn cells_of(

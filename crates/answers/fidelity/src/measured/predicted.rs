@@ -8,7 +8,9 @@ use super::scenario::{scale, task_name};
 /// What a run says of a part of a case; `None` for what it does not know.
 pub(super) fn figures(case: &Case, run: &RunResult, part: Part) -> Figures {
     let times = match part {
-        Part::Job(job) | Part::EachOf(job) | Part::Reads(job) | Part::Writes(job) => scale(&case.jobs[job], case.drives),
+        Part::Job(job) | Part::EachOf(job) | Part::Reads(job) | Part::Writes(job) => {
+            scale(&case.jobs[job], case.drives)
+        }
         Part::Total => 1.0,
     };
     let alone = case.jobs.len() == 1;

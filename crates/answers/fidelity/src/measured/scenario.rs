@@ -33,12 +33,14 @@ pub(super) struct Length {
 }
 
 /// How long the runs of a case are: as long as its measured rates need for enough I/Os.
-pub(super) fn length(case: &Case) -> Length {
+/// `effort` is a part of that, 0 to 1.
+pub(super) fn length(case: &Case, effort: f64) -> Length {
     let competes = case.jobs.len() > 1 || case.writes();
     let (ios, least, warmup) = match competes {
         true => (IOS_OF_MIXES, SECONDS_OF_MIXES_MIN, WARMUP_OF_MIXES),
         false => (IOS_OF_READS, SECONDS_MIN, WARMUP),
     };
+    let (ios, least) = (ios * effort, least * effort);
     let rate = Some(case.iops()).filter(|rate| *rate > 0.0).unwrap_or(100_000.0);
     let rarest = case.parts().filter_map(|row| row.figures.iops).filter(|iops| *iops > 0.0).fold(rate, f64::min);
     let slowest_us = case.parts().filter_map(|row| row.figures.mean_us).fold(0.0, f64::max);
@@ -50,7 +52,13 @@ pub(super) fn length(case: &Case) -> Length {
 }
 
 /// The scenario of a case, with its only device and scheduler.
-pub(super) fn scenario(case: &Case, device: &str, host: &Host, length: Length, replicates: u32) -> Result<Scenario, String> {
+pub(super) fn scenario(
+    case: &Case,
+    device: &str,
+    host: &Host,
+    length: Length,
+    replicates: u32,
+) -> Result<Scenario, String> {
     let stack = case.stack.clone()?;
     let spec = SchedulerSpec::parse(&stack)?;
     let together = length.warmup_s + length.seconds;

@@ -35,6 +35,7 @@ fn options() -> MeasuredOptions {
         host: host(None, Some(4)).unwrap(),
         seconds: Some(0.2),
         warmup: None,
+        effort: 1.0,
         replicates: 1,
         figures: Vec::new(),
         verdicts: false,
@@ -100,7 +101,9 @@ fn a_wrong_cell_names_file_line_and_column() {
     assert!(wrong("900,3.6,,,,", "900,3.6,,,,,").contains("cases.csv:6: 18 cells; expected 17"));
     assert!(wrong("\"mix,read_lat=2ms\",kyber,1,T-read", "\"mix,kyber,1,T-read").contains("cases.csv:9: a quote"));
     assert!(csv::Table::parse(Path::new("a.csv"), "").is_err());
-    assert!(csv::Table::parse(Path::new("a.csv"), "a,b,a\n").is_err_and(|e| e.to_string().contains("`a` is there twice")));
+    assert!(
+        csv::Table::parse(Path::new("a.csv"), "a,b,a\n").is_err_and(|e| e.to_string().contains("`a` is there twice"))
+    );
 }
 
 #[test]
@@ -113,7 +116,10 @@ fn a_grid_has_a_row_for_each_cell() {
     let alone = &found.rows[0];
     assert!((alone.figures.p50_ratio.unwrap() - 1.0).abs() < 0.05, "{alone:?}");
     let loads = &found.summary.loads;
-    assert_eq!(loads.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["reads-of-one-drive", "reads-beside-writes"]);
+    assert_eq!(
+        loads.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(),
+        ["reads-of-one-drive", "reads-beside-writes"]
+    );
     assert!(loads[0].errors.iter().all(|(name, _)| *name != "p95"), "what is only a bound has no error");
     let twice = GRID.replace("box,p95,0,20", "box,p50,0,20");
     let error = grid_table::cases(&csv::Table::parse(Path::new("grid.csv"), &twice).unwrap()).unwrap_err();
@@ -210,8 +216,48 @@ fn the_published_tables_are_read_whole() {
         let cases = read(&path.display().to_string(), "none").unwrap();
         let found: usize = cases.iter().map(|case| case.rows.len()).sum();
         assert!(rows == 0 || found == rows, "{name}: {found} rows");
-        let plan = |case: &Case| scenario::scenario(case, "null:0us", &Host::default(), scenario::length(case), 1);
+        let plan = |case: &Case| scenario::scenario(case, "null:0us", &Host::default(), scenario::length(case, 1.0), 1);
         let refused: Vec<String> = cases.iter().filter_map(|case| plan(case).err()).collect();
         assert!(refused.iter().all(|reason| reason.contains("spdk")), "{name}: {refused:?}");
     }
+}
+
+#[test]
+fn a_fit_finds_the_parameter_that_made_the_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "figure,condition,scheduler,devices,role,rw,bs,iodepth,numjobs,iops,lat_mean_us,clat_p50_us\n";
+    // A drive of 1.5 ms a command, four at a time.
+    let row = |i: u32, iops: f64| format!("f,d={i},none,1,T,randread,4k,{i},1,{iops},{},{}\n", 1500.0, 1500.0);
+    let text = header.to_owned() + &(1..=4).map(|i| row(i, f64::from(i) / 0.0015)).collect::<String>();
+    let table = write(folder.path(), "made-up.csv", &text);
+    let options = FitOptions {
+        like: "null:0us?latency_ns=4000000&depth=4".to_owned(),
+        host: Host { profile: "free".to_owned(), ..host(None, Some(4)).unwrap() },
+        figures: Vec::new(),
+        parameters: vec!["latency_ns".to_owned()],
+        scheduler: "none".to_owned(),
+    };
+    let found = fit(&[table.display().to_string()], &options, &Simulator::new(2), &Control::default()).unwrap();
+    assert_eq!((found.fitted.len(), found.kept_back.len()), (3, 1));
+    let fitted = &found.parameters[0];
+    assert!((fitted.value / 1.5e6 - 1.0).abs() < 0.03, "{fitted:?}");
+    let model = dumbwaiter_devices::parse(&found.device_file, "fitted.toml", "").unwrap();
+    assert_eq!(model.kind(), dumbwaiter_devices::Kind::Null);
+    assert!(found.device_file.contains("# kept back  f d=4 none T"), "{}", found.device_file);
+    let unknown = FitOptions { parameters: vec!["speed".to_owned()], ..options };
+    let error = fit(&[table.display().to_string()], &unknown, &Simulator::new(1), &Control::default()).unwrap_err();
+    assert!(error.to_string().starts_with("--parameters speed: expected some of "), "{error}");
+}
+
+#[test]
+fn the_table_of_errors_has_a_row_for_each_kind_of_load() {
+    let cases = parse_jobs(JOBS).unwrap();
+    let options = MeasuredOptions { devices: vec![(None, "ssd:850pro-256".to_owned())], ..options() };
+    let found = answers(&cases, &options);
+    let text = error_table(&found.rows, "cases.csv");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], dumbwaiter_advise::ERROR_COLUMNS.join(","));
+    let kinds: Vec<String> =
+        lines[1..].iter().map(|line| line.split(',').take(4).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(kinds, ["cases.csv flash reads-of-one-drive 2", "cases.csv flash reads-beside-writes 6"]);
 }

@@ -81,7 +81,8 @@ pub(super) fn verdicts(cases: &[Case], runs: &[Vec<RunResult>]) -> Vec<CaseVerdi
 fn verdict(cases: &[Case], runs: &[Vec<RunResult>], of: &[usize]) -> CaseVerdict {
     let first = &cases[of[0]];
     let (focus, job) = focus_of(first);
-    let relabelled: Vec<RunResult> = of.iter().flat_map(|i| runs[*i].iter().map(|run| focused(&cases[*i], run, job))).collect();
+    let relabelled: Vec<RunResult> =
+        of.iter().flat_map(|i| runs[*i].iter().map(|run| focused(&cases[*i], run, job))).collect();
     let ranking = rank_under(&relabelled, Goal::Balanced, &Conditions::simulated()).swap_remove(0);
     let verdict = ranking.verdict;
     let changes = verdict.recommended.as_deref().is_some_and(|name| name != INCUMBENT);
@@ -91,7 +92,8 @@ fn verdict(cases: &[Case], runs: &[Vec<RunResult>], of: &[usize]) -> CaseVerdict
         _ => "keep",
     };
     let choice = verdict.recommended.clone().unwrap_or_else(|| INCUMBENT.to_owned());
-    let worth: Vec<(&str, f64)> = of.iter().filter_map(|i| Some((cases[*i].scheduler.as_str(), worth(&cases[*i], &focus)?))).collect();
+    let worth: Vec<(&str, f64)> =
+        of.iter().filter_map(|i| Some((cases[*i].scheduler.as_str(), worth(&cases[*i], &focus)?))).collect();
     let best = worth.iter().max_by(|a, b| a.1.total_cmp(&b.1));
     let own = worth.iter().find(|(name, _)| *name == choice || cases_stack(cases, of, name) == choice);
     let loss = best.zip(own).map(|(best, own)| (best.1 - own.1).exp() - 1.0);
