@@ -11,6 +11,7 @@ mod bfq_2015;
 mod effort;
 mod fair_ssd_2020;
 mod headway;
+mod icpe_2024;
 mod kml_2025;
 mod poll_2022;
 mod real;
@@ -118,6 +119,7 @@ pub const PAPERS: &[Paper] = &[
     fair_ssd_2020::PAPER,
     ablation::PAPER,
     headway::PAPER,
+    icpe_2024::PAPER,
     kml_2025::PAPER,
 ];
 
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn every_paper_says_what_it_is_and_what_was_fitted() {
         let names: Vec<&str> = PAPERS.iter().map(|p| p.name).collect();
-        assert_eq!(names, ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway", "kml-2025"]);
+        assert_eq!(names, ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway", "icpe-2024", "kml-2025"]);
         for paper in PAPERS {
             assert!(
                 !paper.title.is_empty() && !paper.calibration.is_empty() && !paper.figures.is_empty(),

@@ -133,7 +133,32 @@ pub fn measured(
     world: &dyn World,
     control: &Control,
 ) -> Result<MeasuredAnswers, MeasuredError> {
-    let mut cases = read(source, &options.scheduler)?;
+    chosen(read(source, &options.scheduler)?, source, options, world, control)
+}
+
+/// [`measured`], of a table that is a text in memory; errors name `origin`.
+///
+/// # Errors
+/// A cell that is wrong.
+pub fn measured_text(
+    text: &str,
+    origin: &str,
+    options: &MeasuredOptions,
+    world: &dyn World,
+    control: &Control,
+) -> Result<MeasuredAnswers, MeasuredError> {
+    let table = csv::Table::parse(Path::new(origin), text)?;
+    chosen(of_table(&table)?, origin, options, world, control)
+}
+
+/// Answers the cases of the figures that were asked for.
+fn chosen(
+    mut cases: Vec<Case>,
+    source: &str,
+    options: &MeasuredOptions,
+    world: &dyn World,
+    control: &Control,
+) -> Result<MeasuredAnswers, MeasuredError> {
     if !options.figures.is_empty() {
         let unknown = options.figures.iter().find(|name| !cases.iter().any(|case| is_of(case, name)));
         if let Some(name) = unknown {
@@ -169,12 +194,15 @@ fn read(source: &str, scheduler: &str) -> Result<Vec<Case>, MeasuredError> {
     if paths.iter().all(is_json) && !paths.is_empty() {
         return Ok(vec![fio_results::case(&paths, scheduler)?]);
     }
-    let path = Path::new(source);
-    let table = csv::Table::open(path)?;
+    of_table(&csv::Table::open(Path::new(source))?)
+}
+
+fn of_table(table: &csv::Table) -> Result<Vec<Case>, MeasuredError> {
+    let path = table.path();
     let cases = if table.has(&jobs_table::COLUMNS) {
-        jobs_table::cases(&table)?
+        jobs_table::cases(table)?
     } else if table.has(&grid_table::COLUMNS) {
-        grid_table::cases(&table)?
+        grid_table::cases(table)?
     } else {
         let (jobs, grid) = (jobs_table::COLUMNS.join(", "), grid_table::COLUMNS.join(", "));
         return Err(csv::at(path, 1, format!("columns of no table that is known; expected {jobs}, or {grid}")));

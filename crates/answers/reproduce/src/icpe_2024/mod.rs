@@ -1,0 +1,147 @@
+//! A study of Linux's schedulers on NVMe drives (ICPE 2024): some of its numbers beside predictions, and the orders that its figures show.
+
+mod orders;
+
+use dumbwaiter_fidelity::measured::{LoadKind, MeasuredAgainst, MeasuredOptions, host, measured_text};
+
+use crate::{Effort, Error, Figure, FigureResult, Paper, Row};
+use orders::{ORDERS, Predictions};
+
+const NAME: &str = "icpe-2024";
+/// The study's numbers, in the form of `fidelity --measured`.
+const PUBLISHED: &str = include_str!("published.csv");
+/// The study's drive and host; the nearest model where they are not there.
+const DRIVES: [&str; 2] = ["ssd:980pro-1tb", "ssd:nvme-tlc"];
+const HOSTS: [&str; 2] = ["icpe24", "default"];
+/// The study's processors.
+const CPUS: u16 = 10;
+/// How far predictions may be off: I/Os per second and p99 of one kind of readers, and of loads that compete.
+const IOPS_WITHIN: [f64; 2] = [0.15, 0.25];
+const P99_WITHIN: [f64; 2] = [0.25, 1.0];
+
+/// The study.
+pub(crate) const PAPER: Paper = Paper {
+    name: NAME,
+    title: "Ren et al., BFQ, Multiqueue-Deadline, or Kyber? Performance Characterization of Linux Storage Schedulers in the NVMe Era, ICPE 2024",
+    calibration: "drive and host are to be fitted to figure 1 alone; all other figures are predicted",
+    real: crate::Real::No,
+    figures: &[
+        Figure { name: "baseline", title: "figure 1: reads without a scheduler", run: baseline },
+        Figure { name: "one-cpu", title: "figures 2 and 3: readers on one CPU", run: one_cpu },
+        Figure { name: "cores", title: "figure 7: readers on ten CPUs", run: cores },
+        Figure {
+            name: "interference",
+            title: "figures 11 and 12: a reader beside readers and writers",
+            run: interference,
+        },
+    ],
+};
+
+fn baseline(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    figure("baseline", &["1a"], effort)
+}
+
+fn one_cpu(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    figure("one-cpu", &["2", "3"], effort)
+}
+
+fn cores(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    figure("cores", &["7"], effort)
+}
+
+fn interference(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    figure("interference", &["11a", "11c", "12a"], effort)
+}
+
+fn figure(name: &str, figures: &[&str], effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let drive = DRIVES.into_iter().find(|name| dumbwaiter_devices::load(name).is_ok()).unwrap_or(DRIVES[1]);
+    let profile = HOSTS.into_iter().find(|name| dumbwaiter_sim::host_profile(name).is_ok()).unwrap_or(HOSTS[1]);
+    let refused = |error: dumbwaiter_fidelity::MeasuredError| Error::Case(error.to_string());
+    let options = MeasuredOptions {
+        devices: vec![(None, drive.to_owned())],
+        host: host(Some(profile), Some(CPUS)).map_err(refused)?,
+        seconds: None,
+        warmup: None,
+        effort: effort.pick(1.0, 0.1),
+        replicates: 1,
+        figures: figures.iter().map(|name| (*name).to_owned()).collect(),
+        verdicts: false,
+        scheduler: "none".to_owned(),
+    };
+    let found =
+        measured_text(PUBLISHED, "icpe_2024/published.csv", &options, effort.world, effort.control).map_err(refused)?;
+    if found.cancelled {
+        return Err(Error::Cancelled);
+    }
+    let mut out = FigureResult::default();
+    for row in &found.rows {
+        out.rows.extend(rows(name, row));
+    }
+    let predictions = Predictions(&found.rows);
+    for order in ORDERS.iter().filter(|order| figures.contains(&order.figure)) {
+        if let Some((value, holds)) = (order.holds)(&predictions) {
+            let case = format!("figure {}, {}", order.figure, order.case);
+            out.rows.push(Row::new(NAME, name, order.says, case, value, "").ordering(holds));
+        }
+    }
+    out.notes.push(format!(
+        "on {drive}, with the host {profile} of {CPUS} CPUs; the orders are what the figures show, in our words"
+    ));
+    let mut notes: Vec<&String> = found.rows.iter().filter_map(|row| row.note.as_ref()).collect();
+    notes.dedup();
+    out.notes.extend(notes.into_iter().cloned());
+    Ok(out)
+}
+
+/// Rows of one job: its I/Os per second and p99, and the processor time where it runs alone.
+fn rows(name: &str, row: &MeasuredAgainst) -> Vec<Row> {
+    let case = format!("figure {}, {}, {}, {}", row.figure, row.condition, row.scheduler, row.role);
+    let competes = usize::from(matches!(row.load, LoadKind::ReadsBesideReads | LoadKind::ReadsBesideWrites));
+    let f = &row.figures;
+    let figures = [
+        ("I/Os per second", "IOPS", f.iops_measured, f.iops_predicted, IOPS_WITHIN[competes]),
+        ("p99", "us", f.p99_us_measured, f.p99_us_predicted, P99_WITHIN[competes]),
+        ("CPU per I/O", "us", f.cpu_us_measured, f.cpu_us_predicted, IOPS_WITHIN[1]),
+    ];
+    let one = |(metric, unit, measured, predicted, within): (&str, &str, Option<f64>, Option<f64>, f64)| {
+        let found = Row::new(NAME, name, metric, &case, predicted?, unit).value(measured?, within);
+        Some(if row.figure == "1a" { found.calibrated() } else { found })
+    };
+    figures.into_iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dumbwaiter_experiment::Control;
+    use dumbwaiter_sim::Simulator;
+
+    #[test]
+    fn the_orders_hold_in_the_published_numbers() {
+        let options = MeasuredOptions {
+            devices: Vec::new(),
+            host: host(None, Some(CPUS)).unwrap(),
+            seconds: None,
+            warmup: None,
+            effort: 1.0,
+            replicates: 1,
+            figures: Vec::new(),
+            verdicts: false,
+            scheduler: "none".to_owned(),
+        };
+        // Without a device no row is run, and the measured numbers stand where predictions would.
+        let (world, control) = (Simulator::new(1), Control::default());
+        let mut rows = measured_text(PUBLISHED, "published.csv", &options, &world, &control).unwrap().rows;
+        for row in &mut rows {
+            row.figures.iops_predicted = row.figures.iops_measured;
+            row.figures.p99_us_predicted = row.figures.p99_us_measured;
+            row.figures.cpu_us_predicted = row.figures.cpu_us_measured;
+        }
+        let published = Predictions(&rows);
+        assert_eq!(ORDERS.len(), 11);
+        for order in &ORDERS {
+            let (value, holds) = (order.holds)(&published).unwrap_or_else(|| panic!("{}: no numbers", order.says));
+            assert!(holds, "{}: {value}", order.says);
+        }
+    }
+}
