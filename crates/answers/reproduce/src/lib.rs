@@ -178,7 +178,10 @@ mod tests {
     #[test]
     fn every_paper_says_what_it_is_and_what_was_fitted() {
         let names: Vec<&str> = PAPERS.iter().map(|p| p.name).collect();
-        assert_eq!(names, ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway", "icpe-2024", "kml-2025"]);
+        assert_eq!(
+            names,
+            ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway", "icpe-2024", "kml-2025"]
+        );
         for paper in PAPERS {
             assert!(
                 !paper.title.is_empty() && !paper.calibration.is_empty() && !paper.figures.is_empty(),

@@ -5,9 +5,10 @@
 //! determine stays that of the class, and the file says so.
 
 mod file;
+mod parameter;
 mod search;
 
-use dumbwaiter_devices::{Expect, load};
+use dumbwaiter_devices::load;
 use dumbwaiter_experiment::{Control, World};
 use dumbwaiter_scenario::Host;
 use serde::Serialize;
@@ -16,6 +17,7 @@ use super::answer::MeasuredAgainst;
 use super::case::Case;
 use super::summary::{Group, MeasuredSummary, summary};
 use super::{MeasuredError, MeasuredOptions, answer, is_of, read};
+pub use parameter::FittedParameter;
 use search::{Model, Search};
 
 /// Conditions that are fitted at most: the search runs all of them again for each value that it tries.
@@ -38,19 +40,6 @@ pub struct FitOptions {
     pub parameters: Vec<String>,
     /// The scheduler of fio's results.
     pub scheduler: String,
-}
-
-/// A parameter of the fitted model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FittedParameter {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: f64,
-    /// The value of the class.
-    pub class: f64,
-    /// How much the errors grow where it is 10 % larger or smaller, as a part of them, whichever is less.
-    pub determined: f64,
 }
 
 /// A fitted model.
@@ -165,13 +154,4 @@ fn split(cases: Vec<Case>) -> (Vec<Case>, Vec<Case>) {
         seen += 1;
     }
     (fitted, rest)
-}
-
-/// Can a search move a parameter of this type?
-fn is_number(expect: Expect) -> Option<(f64, f64, bool)> {
-    match expect {
-        Expect::Num(low, high) => Some((low, high, false)),
-        Expect::Int(low, high) => Some((low as f64, high as f64, true)),
-        Expect::Bool | Expect::OneOf(_) => None,
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::Control;
 
-use super::{FittedParameter, is_number};
+use super::parameter::{FittedParameter, is_number};
 use crate::measured::MeasuredError;
 use crate::measured::answer::MeasuredAgainst;
 
