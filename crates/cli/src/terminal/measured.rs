@@ -92,6 +92,8 @@ fn groups_text(title: &str, groups: &[Group], style: Style) -> String {
         ("median error", Align::Right),
         ("within 15 %", Align::Right),
         ("25 %", Align::Right),
+        ("30 %", Align::Right),
+        ("50 %", Align::Right),
         ("2x", Align::Right),
         ("worst", Align::Right),
         ("where", Align::Left),
@@ -104,6 +106,8 @@ fn groups_text(title: &str, groups: &[Group], style: Style) -> String {
             percent(e.median),
             percent(e.within_15),
             percent(e.within_25),
+            percent(e.within_30),
+            percent(e.within_50),
             percent(e.within_2x),
             times(Some(e.worst_ratio)),
             e.worst.clone(),
@@ -171,11 +175,18 @@ fn outcome(outcome: Outcome) -> &'static str {
 }
 
 fn percent(share: f64) -> String {
+    if share.is_infinite() {
+        return "starved".to_owned();
+    }
     format!("{:.0} %", share * 100.0)
 }
 
 fn times(ratio: Option<f64>) -> String {
-    ratio.map_or_else(String::new, |ratio| format!("x{ratio:.2}"))
+    match ratio {
+        None => String::new(),
+        Some(ratio) if ratio.is_finite() => format!("x{ratio:.2}"),
+        Some(_) => "starved".to_owned(),
+    }
 }
 
 fn bound(clipped: bool, ratio: Option<f64>) -> String {

@@ -22,9 +22,13 @@ pub struct Errors {
     pub within_15: f64,
     /// Within 25 %.
     pub within_25: f64,
+    /// Within 30 %.
+    pub within_30: f64,
+    /// Within 50 %.
+    pub within_50: f64,
     /// Within a factor of 2.
     pub within_2x: f64,
-    /// The ratio furthest from 1.
+    /// The ratio furthest from 1; infinite (`null` in JSON) where a job got nothing in the run.
     pub worst_ratio: f64,
     /// Where that is.
     pub worst: String,
@@ -82,13 +86,19 @@ pub struct MeasuredSummary {
 /// A figure: its name, its ratio in a row, and whether the row's is only a bound.
 type Ratio = (&'static str, fn(&MeasuredAgainst) -> Option<f64>);
 const RATIOS: [Ratio; 6] = [
-    ("iops", |row| row.figures.iops_ratio),
-    ("mean", |row| row.figures.mean_ratio),
-    ("p50", |row| row.figures.p50_ratio.filter(|_| !row.clipped.p50)),
-    ("p95", |row| row.figures.p95_ratio.filter(|_| !row.clipped.p95)),
-    ("p99", |row| row.figures.p99_ratio),
+    ("iops", |row| or_missed(row, row.figures.iops_measured, row.figures.iops_ratio)),
+    ("mean", |row| or_missed(row, row.figures.mean_us_measured, row.figures.mean_ratio)),
+    ("p50", |row| or_missed(row, row.figures.p50_us_measured.filter(|_| !row.clipped.p50), row.figures.p50_ratio)),
+    ("p95", |row| or_missed(row, row.figures.p95_us_measured.filter(|_| !row.clipped.p95), row.figures.p95_ratio)),
+    ("p99", |row| or_missed(row, row.figures.p99_us_measured, row.figures.p99_ratio)),
     ("cpu", |row| row.figures.cpu_ratio),
 ];
+
+/// The ratio of a figure that was measured. A run in which the job got nothing has none, and is as wrong as can be.
+fn or_missed(row: &MeasuredAgainst, measured: Option<f64>, ratio: Option<f64>) -> Option<f64> {
+    measured.filter(|measured| *measured > 0.0 && row.was_run())?;
+    Some(ratio.unwrap_or(f64::INFINITY))
+}
 
 /// Sums up.
 pub(super) fn summary(rows: &[MeasuredAgainst]) -> MeasuredSummary {
@@ -134,6 +144,8 @@ fn errors(rows: &[&MeasuredAgainst], ratio: &dyn Fn(&MeasuredAgainst) -> Option<
         median,
         within_15: share(&|ratio| (ratio - 1.0).abs() <= 0.15),
         within_25: share(&|ratio| (ratio - 1.0).abs() <= 0.25),
+        within_30: share(&|ratio| (ratio - 1.0).abs() <= 0.30),
+        within_50: share(&|ratio| (ratio - 1.0).abs() <= 0.50),
         within_2x: share(&|ratio| (0.5..=2.0).contains(&ratio)),
         worst_ratio: *worst_ratio,
         worst: place(worst),

@@ -131,6 +131,14 @@ fn a_figure_of_the_table_may_have_its_own_device() {
     let cases = parse_jobs(JOBS).unwrap();
     let devices = vec![(Some("x".to_owned()), "null:0us?latency_ns=2000000&depth=64".to_owned())];
     let found = answers(&cases, &MeasuredOptions { devices, ..options() });
+    let mut starved = found.rows.clone();
+    starved[0].figures.p99_us_predicted = None;
+    starved[0].figures.p99_ratio = None;
+    let p99 = |rows: &[MeasuredAgainst]| {
+        summary::summary(rows).loads[0].errors.iter().find(|e| e.0 == "p99").unwrap().1.clone()
+    };
+    assert_eq!(p99(&starved).rows, p99(&found.rows).rows, "a job that got nothing stays in the count");
+    assert!(p99(&starved).within_2x < p99(&found.rows).within_2x);
     let reason = |figure: &str| found.rows.iter().find(|row| row.figure == figure).unwrap().reason.clone();
     assert_eq!(reason("x"), None);
     assert!(reason("y").unwrap().contains("--device y=MODEL"));
