@@ -44,8 +44,8 @@ pub use poll_stats::PollStats;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
 pub use request_tags::RequestTags;
 pub use scheduler::{
-    AtAttach, Event, Handover, Merging, Next, Place, Replayable, Scheduler, ServiceOracle, Setup, Traits, Tunable,
-    TunableError, set_tunable,
+    AtAttach, Event, Handover, Merging, Next, Place, QueueMap, Replayable, Scheduler, ServiceOracle, Setup, Traits,
+    Tunable, TunableError, set_tunable,
 };
 pub use sorted::Sorted;
 pub use tags::TagMap;

@@ -126,12 +126,20 @@ pub struct Setup {
     pub clock: TickClock,
     /// CPUs; each has a software queue.
     pub cpus: u16,
+    /// Two CPUs share a core: `k` and `k + cpus / 2`.
+    pub smt: bool,
     /// Hardware queues.
     pub hw_queues: u16,
-    /// Requests that the scheduler may hold, including those in the device; see [`Traits::single_queue`].
+    /// Requests that the scheduler may hold for each hardware queue, including those in the device; in all with
+    /// [shared tags](Setup::shared_tags). See also [`Traits::single_queue`].
     pub nr_requests: u32,
-    /// Requests that the device may hold.
+    /// Requests that the driver may hold: the tags of all hardware queues, or the one set of [shared](Setup::shared_tags) ones.
     pub device_depth: u32,
+    /// All hardware queues have one set of tags, as those of many SCSI hosts.
+    pub shared_tags: bool,
+    /// Commands that the device takes, where the driver may hold more: the queue depth of a SCSI device, of which there must be
+    /// a place before a scheduler is asked for a request.
+    pub lun_depth: Option<u32>,
     /// The device is a disk with a moving arm.
     pub rotational: bool,
     /// Values that differed when the scheduler was attached.
@@ -153,9 +161,12 @@ impl Default for Setup {
         Setup {
             clock: TickClock::HZ_250,
             cpus: 1,
+            smt: false,
             hw_queues: 1,
             nr_requests: 256,
             device_depth: 128,
+            shared_tags: false,
+            lun_depth: None,
             rotational: false,
             at_attach: AtAttach::default(),
         }
@@ -177,7 +188,10 @@ impl Setup {
             hw_queues: self.hw_queues.max(1),
             nr_requests: self.nr_requests.max(1),
             device_depth: self.device_depth.max(1),
+            lun_depth: self.lun_depth.map(|depth| depth.max(1)),
+            smt: self.smt && self.cpus.is_multiple_of(2),
             rotational: self.rotational,
+            shared_tags: self.shared_tags,
             at_attach: AtAttach { nr_requests: self.at_attach.nr_requests.map(|n| n.max(1)), ..self.at_attach },
         }
     }
@@ -187,9 +201,54 @@ impl Setup {
         self.at_attach.rotational.unwrap_or(self.rotational)
     }
 
-    /// The hardware queue that serves a CPU.
-    pub fn hw_queue_of(&self, cpu: u16) -> usize {
-        usize::from(cpu) % usize::from(self.hw_queues.max(1))
+    /// Tags of the driver for each hardware queue, or for all if they are [shared](Setup::shared_tags).
+    pub fn queue_depth(&self) -> u32 {
+        let sets = if self.shared_tags { 1 } else { u32::from(self.hw_queues.max(1)) };
+        (self.device_depth / sets).max(1)
+    }
+
+    /// Commands that the device may hold at once.
+    pub fn commands(&self) -> u32 {
+        self.lun_depth.map_or(self.device_depth, |depth| depth.min(self.device_depth))
+    }
+
+    /// The hardware queue that serves each CPU.
+    pub fn queue_map(&self) -> QueueMap {
+        let (cpus, queues) = (self.cpus.max(1), self.hw_queues.max(1));
+        let cores = if self.smt && cpus.is_multiple_of(2) { cpus / 2 } else { cpus };
+        let mut queue_of = vec![u16::MAX; usize::from(cpus)];
+        for queue in 0..queues.min(cpus) {
+            let size = cpus / queues.min(cpus) + u16::from(queue < cpus % queues.min(cpus));
+            let mut left = size;
+            for first in 0..cpus {
+                // A free CPU, then the other one of its core.
+                for cpu in [first, first + cores] {
+                    if left == 0 || cpu >= cpus || queue_of[usize::from(cpu)] != u16::MAX {
+                        break;
+                    }
+                    queue_of[usize::from(cpu)] = queue;
+                    left -= 1;
+                }
+            }
+        }
+        QueueMap { queue_of }
+    }
+}
+
+/// The hardware queue that serves each CPU. CPUs are dealt out in groups of equal size, or one less towards the end; a group
+/// takes the lowest free CPU, then the other of its core, then the next lowest (Linux: group_cpus_evenly).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueMap {
+    queue_of: Vec<u16>,
+}
+
+impl QueueMap {
+    /// The hardware queue of a CPU; CPUs beyond the last begin anew.
+    #[inline]
+    pub fn of(&self, cpu: u16) -> usize {
+        let known =
+            self.queue_of.get(usize::from(cpu)).or_else(|| self.queue_of.get(usize::from(cpu) % self.queue_of.len()));
+        known.copied().map_or(0, usize::from)
     }
 }
 
@@ -428,4 +487,45 @@ pub fn set_tunable(scheduler: &mut dyn Scheduler, name: &str, value: i128) -> Re
     }
     scheduler.set(name, value);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(cpus: u16, hw_queues: u16, smt: bool) -> Vec<Vec<u16>> {
+        let map = Setup { cpus, hw_queues, smt, ..Setup::default() }.queue_map();
+        let group = |queue| (0..cpus).filter(|cpu| map.of(*cpu) == usize::from(queue)).collect();
+        (0..hw_queues).map(group).collect()
+    }
+
+    #[test]
+    fn cpus_are_dealt_out_to_hardware_queues_core_by_core() {
+        let ten: Vec<Vec<u16>> = (0..10).map(|cpu| vec![cpu]).collect();
+        assert_eq!(groups(10, 10, false), ten);
+        assert_eq!(groups(10, 4, false), [vec![0, 1, 2], vec![3, 4, 5], vec![6, 7], vec![8, 9]]);
+        assert_eq!(groups(8, 4, true), [[0, 4], [1, 5], [2, 6], [3, 7]]);
+        assert_eq!(groups(8, 3, true), [vec![0, 1, 4], vec![2, 3, 6], vec![5, 7]]);
+        assert_eq!(groups(8, 6, true), [vec![0, 4], vec![1, 5], vec![2], vec![3], vec![6], vec![7]]);
+        assert_eq!(groups(4, 16, false)[..5], [vec![0], vec![1], vec![2], vec![3], vec![]]);
+        for cpus in 1..40u16 {
+            for queues in 1..=cpus {
+                for smt in [false, true] {
+                    let sizes: Vec<usize> = groups(cpus, queues, smt).iter().map(Vec::len).collect();
+                    assert_eq!(sizes.iter().sum::<usize>(), usize::from(cpus));
+                    assert!(
+                        sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1,
+                        "{cpus} {queues} {sizes:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_of_a_queue_or_of_all() {
+        let setup = Setup { hw_queues: 4, device_depth: 128, ..Setup::default() };
+        assert_eq!(setup.queue_depth(), 32);
+        assert_eq!(Setup { shared_tags: true, ..setup }.queue_depth(), 128);
+    }
 }

@@ -53,7 +53,7 @@ impl Plan {
     fn prior(&self, setup: &Setup) -> Prior {
         let Some(table) = &self.table else { return Prior::default() };
         let names: Vec<&str> = self.candidates.iter().map(|candidate| candidate.name.as_str()).collect();
-        let kind = Kind { rotational: setup.rotational, depth: setup.device_depth };
+        let kind = Kind { rotational: setup.rotational, depth: setup.commands() };
         table.prior(kind, &names, self.goal, self.classifier.as_ref().map(|classifier| classifier.classes()))
     }
 }

@@ -125,6 +125,18 @@ pub struct Host {
     pub cpus: u16,
     /// Name of the profile of CPU costs per request.
     pub profile: String,
+    /// Two CPUs share a core; `None` for what the profile says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smt: Option<bool>,
+    /// Clock of the CPUs in MHz, with which the profile's costs are scaled; `None` for the profile's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_mhz: Option<u32>,
+    /// Rings submit as other engines do: the thread sleeps until an I/O has its request, and no worker threads take it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ring_sleeps: bool,
+    /// Latency ends where the kernel has completed an I/O, not where its application sees it, as in the recordings of a kernel.
+    #[serde(skip)]
+    pub kernel_latency: bool,
     /// Hardware queues; `None` for the device's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hw_queues: Option<u16>,
@@ -168,6 +180,10 @@ impl Default for Host {
         Host {
             cpus: 4,
             profile: "default".to_string(),
+            smt: None,
+            cpu_mhz: None,
+            ring_sleeps: false,
+            kernel_latency: false,
             hw_queues: None,
             hz: 250,
             page_cache: None,

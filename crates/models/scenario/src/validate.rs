@@ -103,6 +103,9 @@ impl Scenario {
                 format!("{} is not from 1 to 10000 (Linux has 100, 250, 300 or 1000)", self.host.hz),
             ));
         }
+        if let Some(mhz) = self.host.cpu_mhz.filter(|mhz| !(100..=10_000).contains(mhz)) {
+            return Err(Error::invalid("host.cpu_mhz", format!("{mhz} is not from 100 to 10000 (MHz)")));
+        }
         self.host.validate_cache()?;
         if self.nomerges > 2 {
             return Err(Error::invalid(

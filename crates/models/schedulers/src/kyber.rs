@@ -8,8 +8,8 @@
 //! and the statistics bug of 6.18 with `iostats` = 0 is not reproduced.
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Merging, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler, Setup,
-    TagMap, Traits, Tunable,
+    Context, Event, Io, Join, MergeIndex, Merging, Nanos, Next, Op, Place, QueueMap, Replayable, RequestId, Scheduler,
+    Setup, TagMap, Traits, Tunable,
 };
 
 use crate::mechanisms::list::{Links, List};
@@ -100,11 +100,14 @@ impl Queue {
 #[derive(Clone)]
 pub struct Kyber {
     setup: Setup,
+    queue_map: QueueMap,
     queues: Vec<Queue>,
     links: Links,
     /// Token position by request.
     held: Vec<u32>,
     tokens: [TagMap; DOMAINS],
+    /// Tokens given back while a hardware queue waited, since the last wake-up.
+    freed: [u32; DOMAINS],
     depth: [u32; DOMAINS],
     target_ns: [u64; MEASURED],
     histograms: [[Histogram; 2]; MEASURED],
@@ -128,11 +131,13 @@ impl Kyber {
             throttled: [false; DOMAINS],
         };
         let made = Kyber {
+            queue_map: setup.queue_map(),
             setup,
             queues: vec![queue; usize::from(setup.hw_queues.max(1))],
             links: Links::default(),
             held: Vec::new(),
             tokens: MAX_DEPTH.map(TagMap::new),
+            freed: [0; DOMAINS],
             depth: MAX_DEPTH,
             target_ns: [0, 0, DISCARD_TARGET_NS],
             histograms: Default::default(),
@@ -179,11 +184,21 @@ impl Kyber {
             return false;
         }
         self.tokens[domain].put(token);
-        let mut waited = false;
-        for queue in &mut self.queues {
-            waited |= std::mem::take(&mut queue.throttled[domain]);
+        if !self.queues.iter().any(|queue| queue.throttled[domain]) {
+            return false;
         }
-        waited
+        // One wake-up reaches every hardware queue that waits, and which of them runs first takes what there is (Linux: sbitmap;
+        // waiters of tokens are not exclusive). Once nothing is out nobody else would wake them.
+        self.freed[domain] += 1;
+        let batch = if self.queues.len() == 1 { 1 } else { (self.depth[domain] / 8).clamp(1, 8) };
+        if self.freed[domain] < batch && self.tokens[domain].used() > 0 {
+            return false;
+        }
+        self.freed[domain] = 0;
+        for queue in &mut self.queues {
+            queue.throttled[domain] = false;
+        }
+        true
     }
 
     /// The bucket of a percentile once there are samples enough or the sampling period is over; clears the histogram.
@@ -236,7 +251,7 @@ impl Scheduler for Kyber {
         }
         let io = &ctx.requests[id].io;
         let (domain, cpu) = (domain_of(io.op), self.cpu_of(io.cpu));
-        let queue = &mut self.queues[self.setup.hw_queue_of(io.cpu)];
+        let queue = &mut self.queues[self.queue_map.of(io.cpu)];
         queue.listed[domain] += 1;
         match place {
             Place::Tail => queue.lists[domain][cpu].push_back(&mut self.links, id),
@@ -287,7 +302,7 @@ impl Scheduler for Kyber {
     }
 
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
-        let queue = &self.queues[self.setup.hw_queue_of(io.cpu)];
+        let queue = &self.queues[self.queue_map.of(io.cpu)];
         let list = &queue.lists[domain_of(io.op)][self.cpu_of(io.cpu)];
         newest_touching(list.iter_back(&self.links), io, index.limits(), ctx)
     }
@@ -441,5 +456,52 @@ mod tests {
         k.histograms[1][1].0[7] = 500;
         k.adjust(10);
         assert_eq!((k.depth[0], k.saved_p99[0]), (64, None));
+    }
+
+    /// Tokens are the disk's: with any number of hardware queues 256 reads are in the device, and the eighth that comes back lets every
+    /// waiting queue run.
+    #[test]
+    fn tokens_are_of_the_disk_and_a_batch_wakes_every_queue() {
+        use dumbwaiter_block::{BlockLayer, Config, Io, Tenants};
+        for queues in [2u16, 10] {
+            let setup = Setup {
+                cpus: queues,
+                hw_queues: queues,
+                device_depth: 1023 * u32::from(queues),
+                nr_requests: 256,
+                ..Setup::default()
+            };
+            let config = Config { setup, ..Config::default() };
+            let mut layer =
+                BlockLayer::new(config, Box::new(Kyber::new(setup)) as Box<dyn Scheduler>, Tenants::default());
+            let now = Nanos::ZERO;
+            for n in 0..u64::from(queues) * 200 {
+                let cpu = (n % u64::from(queues)) as u16;
+                layer.submit(now, Io { cpu, sector: n * 1000, sectors: 8, ..Io::default() }, None);
+            }
+            let mut sent: Vec<RequestId> = std::iter::from_fn(|| layer.poll(now)).collect();
+            assert_eq!(sent.len(), 256);
+            let mut waiting = vec![200; usize::from(queues)];
+            for id in &sent {
+                waiting[usize::from(layer.hw_queue(*id))] -= 1;
+            }
+            let mut served = vec![0; usize::from(queues)];
+            for round in 0..u32::from(queues) * 20 {
+                for n in 0..8 {
+                    assert_eq!(layer.poll(now), None, "{n} tokens wake nobody");
+                    let id = sent.remove(0);
+                    layer.complete(now, id, Ok(()), &mut Vec::new());
+                }
+                let more: Vec<RequestId> = std::iter::from_fn(|| layer.poll(now)).collect();
+                if layer.queued() > 0 {
+                    assert_eq!((more.len(), layer.in_device()), (8, 256), "round {round}");
+                }
+                for id in &more {
+                    served[usize::from(layer.hw_queue(*id))] += 1;
+                }
+                sent.extend(more);
+            }
+            assert!(served.iter().zip(&waiting).all(|(n, waited)| *n > 0 || *waited == 0), "{served:?} {waiting:?}");
+        }
     }
 }

@@ -7,7 +7,9 @@
 //! Source: Hedayati, Shen, Scott, Marty, *Multi-Queue Fair Queueing* (USENIX ATC 2019). Tenants are flows; nested ones are flattened to
 //! their share of the whole.
 
-use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, RequestId, Scheduler, Setup, Traits, Tunable};
+use dumbwaiter_block::{
+    Context, Event, Io, Nanos, Next, Place, QueueMap, RequestId, Scheduler, Setup, Traits, Tunable,
+};
 
 use crate::mechanisms::flows::{self, Shares, Slots};
 use crate::mechanisms::list::{Links, List};
@@ -70,7 +72,7 @@ struct Flow {
 /// See the module documentation.
 #[derive(Clone)]
 pub struct Mqfq {
-    setup: Setup,
+    queue_map: QueueMap,
     threshold_kib: u64,
     queues: Vec<Queue>,
     links: Links,
@@ -96,7 +98,7 @@ impl Mqfq {
     /// An empty scheduler.
     pub fn new(setup: Setup) -> Mqfq {
         let made = Mqfq {
-            setup,
+            queue_map: setup.queue_map(),
             threshold_kib: 0,
             queues: vec![Queue::default(); usize::from(setup.hw_queues.max(1))],
             links: Links::default(),
@@ -199,7 +201,7 @@ impl Scheduler for Mqfq {
         self.shares.learn_once(ctx);
         let request = &ctx.requests[id];
         self.begins(flows::flow_of(request));
-        let queue = &mut self.queues[self.setup.hw_queue_of(request.io.cpu)];
+        let queue = &mut self.queues[self.queue_map.of(request.io.cpu)];
         queue.len += 1;
         *flows::entry(&mut self.at_head, id.index()) = place == Place::Head;
         if place == Place::Head {
@@ -261,7 +263,7 @@ impl Scheduler for Mqfq {
         let request = &ctx.requests[absorbed];
         let flow = flows::flow_of(request);
         self.ends(flow);
-        let queue = &mut self.queues[self.setup.hw_queue_of(request.io.cpu)];
+        let queue = &mut self.queues[self.queue_map.of(request.io.cpu)];
         queue.len -= 1;
         if self.at_head[absorbed.index()] {
             return queue.head.remove(&mut self.links, absorbed);

@@ -5,7 +5,8 @@
 //! Differences from the kernel: the plug order reversal of 5.16 to 6.12 is not reproduced.
 
 use dumbwaiter_block::{
-    Context, Io, Join, Limits, MergeIndex, Merging, Next, Place, Replayable, RequestId, Scheduler, Setup, Traits, merge,
+    Context, Io, Join, Limits, MergeIndex, Merging, Next, Place, QueueMap, Replayable, RequestId, Scheduler, Setup,
+    Traits, merge,
 };
 
 use crate::mechanisms::list::{Links, List};
@@ -27,7 +28,8 @@ struct Queue {
 /// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct None {
-    setup: Setup,
+    cpus: usize,
+    queue_map: QueueMap,
     links: Links,
     queues: Vec<Queue>,
 }
@@ -36,11 +38,16 @@ impl None {
     /// An empty scheduler.
     pub fn new(setup: Setup) -> None {
         let queue = Queue { lists: vec![List::default(); usize::from(setup.cpus.max(1))], ..Queue::default() };
-        None { setup, links: Links::default(), queues: vec![queue; usize::from(setup.hw_queues.max(1))] }
+        None {
+            cpus: usize::from(setup.cpus.max(1)),
+            queue_map: setup.queue_map(),
+            links: Links::default(),
+            queues: vec![queue; usize::from(setup.hw_queues.max(1))],
+        }
     }
 
     fn place(&self, cpu: u16) -> (usize, usize) {
-        (self.setup.hw_queue_of(cpu), usize::from(cpu) % usize::from(self.setup.cpus.max(1)))
+        (self.queue_map.of(cpu), usize::from(cpu) % self.cpus)
     }
 }
 

@@ -110,6 +110,8 @@ pub struct JobSpec {
     pub iodepth_batch: u32,
     /// Once full, wait for this many completions before going on.
     pub iodepth_batch_complete_min: u32,
+    /// Completions reaped at once, at most; at least `iodepth_batch_complete_min`.
+    pub iodepth_batch_complete_max: u32,
     /// Pause after every `thinktime_blocks` I/Os, once everything outstanding has completed. As in fio it is checked after each
     /// I/O, and completions are reaped only when the queue is full.
     pub thinktime: Nanos,
@@ -201,6 +203,7 @@ impl Default for JobSpec {
             iodepth_low: None,
             iodepth_batch: 1,
             iodepth_batch_complete_min: 1,
+            iodepth_batch_complete_max: 1,
             thinktime: Nanos::ZERO,
             thinktime_spin: Nanos::ZERO,
             thinktime_blocks: 1,
@@ -261,6 +264,11 @@ impl JobSpec {
             0 => self.depth(),
             n => n.min(self.depth()),
         }
+    }
+
+    /// Completions that it reaps at once, at most.
+    pub fn reaps(&self) -> u32 {
+        self.iodepth_batch_complete_max.max(self.iodepth_batch_complete_min).max(1)
     }
 
     /// Whether this is a buffered writer, whose writes are asynchronous.

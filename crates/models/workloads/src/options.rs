@@ -219,6 +219,12 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
         Number(0, ANY),
         "once full, wait for this many completions"
     ),
+    job!(
+        "iodepth_batch_complete_max",
+        iodepth_batch_complete_max,
+        Number(0, ANY),
+        "completions reaped at once, at most"
+    ),
     job!("thinktime", thinktime, MICROSECONDS, "pause after each thinktime_blocks I/Os"),
     job!("thinktime_spin", thinktime_spin, MICROSECONDS, "part of the pause that burns CPU"),
     job!("thinktime_blocks", thinktime_blocks, Number(1, ANY), "I/Os between pauses"),
@@ -339,7 +345,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     ignored(
         "what submission costs the CPU, and who pays",
         "fixedbufs nonvectored force_async registerfiles sqthread_poll sqthread_poll_cpu userspace_reap nowait \
-         libaio_vectored uncached cmd_type iodepth_batch_complete_max thread threads comm numa_cpu_nodes \
+         libaio_vectored uncached cmd_type thread threads comm numa_cpu_nodes \
          numa_mem_policy uid gid exec_prerun exec_postrun cgroup_nodelete priohint cmdprio_hint \
          read_iolog_chunked replay_redirect",
     ),

@@ -11,7 +11,14 @@ use super::plan::Plan;
 pub fn depths(harness: &Harness) {
     let config = harness.config();
     let setup = &config.setup;
-    let per_queue = (setup.device_depth / u32::from(setup.hw_queues)).max(1) as usize;
+    let per_queue = setup.queue_depth() as usize;
+    let held = harness.in_device().len();
+    assert!(
+        held <= setup.lun_depth.unwrap_or(u32::MAX) as usize,
+        "{held} commands on a device that takes {:?}",
+        setup.lun_depth
+    );
+    assert!(!setup.shared_tags || held <= per_queue, "{held} commands of {per_queue} shared tags");
     for hw in 0..setup.hw_queues {
         let held = harness.in_device().filter(|i| i.hw_queue == hw).count();
         assert!(held <= per_queue, "{held} requests in hardware queue {hw} of depth {per_queue}");
@@ -35,13 +42,16 @@ pub fn tags(harness: &Harness) {
     if !traits.direct {
         let requests = harness.layer().requests();
         // The single-queue layer has slots for each tenant, and for asynchronous requests.
-        let mut pools = BTreeMap::<Option<TenantId>, u32>::new();
+        let mut pools = BTreeMap::<(Option<TenantId>, usize), u32>::new();
         let tagged = (0..requests.capacity() as u32)
             .map(|i| &requests[RequestId(i)])
             .filter(|r| r.io.op != Op::Flush)
             .filter(|r| matches!(r.state, State::Plugged | State::Queued | State::Dispatched | State::Issued));
         for request in tagged {
-            *pools.entry((traits.single_queue && request.sync()).then_some(request.io.tenant)).or_default() += 1;
+            let tenant = (traits.single_queue && request.sync()).then_some(request.io.tenant);
+            let one = traits.single_queue || setup.shared_tags;
+            let queue = if one { 0 } else { setup.queue_map().of(request.io.cpu) };
+            *pools.entry((tenant, queue)).or_default() += 1;
         }
         // Requests that `none` had admitted, as many as the device takes, stay when a scheduler with fewer tags takes over.
         let admitted =

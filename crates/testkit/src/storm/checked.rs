@@ -43,7 +43,7 @@ impl Checked {
     /// Something is queued for this hardware queue if and only if the scheduler says so.
     fn check_work(&self, hw_queue: usize, ctx: &Context<'_>) {
         let per_queue = self.inner.traits().per_queue;
-        let mine = |id: &RequestId| !per_queue || self.setup.hw_queue_of(ctx.requests[*id].io.cpu) == hw_queue;
+        let mine = |id: &RequestId| !per_queue || self.setup.queue_map().of(ctx.requests[*id].io.cpu) == hw_queue;
         assert_eq!(self.inner.has_work(hw_queue), self.queued.iter().any(mine), "has_work({hw_queue})");
     }
 }
@@ -58,7 +58,7 @@ impl Scheduler for Checked {
         assert!(self.queued.insert(id), "request {} inserted twice", id.0);
         self.gone.remove(&id);
         self.inner.insert(id, place, ctx);
-        self.check_work(self.setup.hw_queue_of(ctx.requests[id].io.cpu), ctx);
+        self.check_work(self.setup.queue_map().of(ctx.requests[id].io.cpu), ctx);
     }
 
     fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
@@ -77,7 +77,7 @@ impl Scheduler for Checked {
                 assert!(self.gone.insert(id));
                 self.chosen = Some(id);
                 if self.inner.traits().per_queue {
-                    assert_eq!(self.setup.hw_queue_of(ctx.requests[id].io.cpu), hw_queue, "of another queue");
+                    assert_eq!(self.setup.queue_map().of(ctx.requests[id].io.cpu), hw_queue, "of another queue");
                 }
             }
             Next::WaitUntil(at) => assert!(at > ctx.now, "waits until {at}, which is not after {}", ctx.now),

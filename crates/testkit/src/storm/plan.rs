@@ -70,6 +70,9 @@ impl Plan {
             nr_requests: self.nr_requests,
             device_depth: self.depth.max(u32::from(self.hw_queues)),
             rotational: self.draws[0] & 1 == 1,
+            smt: self.draws[0] & 2 == 2,
+            shared_tags: self.draws[0] & 12 == 12,
+            lun_depth: (self.draws[0] & 48 == 48).then_some(self.depth.div_ceil(2)),
             ..Setup::default()
         };
         let (volatile_cache, fua) = self.cache;

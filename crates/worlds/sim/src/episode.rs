@@ -14,6 +14,7 @@ use crate::run::{Period, PeriodEnd, Run};
 /// A run in progress under one of several schedulers.
 pub struct Episode<'a> {
     run: Run<'a>,
+    profile: host::Profile,
     setup: Setup,
     choices: Arc<[Choice]>,
     current: usize,
@@ -37,7 +38,14 @@ impl<'a> Episode<'a> {
         let started = start(prepared, model, &choices[first], Completion::Interrupt, replicate, control)?;
         let mut run = started.run;
         run.watch();
-        Ok(Episode { run, setup: started.setup, choices: Arc::clone(choices), current: first, end })
+        Ok(Episode {
+            run,
+            profile: started.profile,
+            setup: started.setup,
+            choices: Arc::clone(choices),
+            current: first,
+            end,
+        })
     }
 
     /// Runs one period under the scheduler of this number, which takes over all queued requests if it is another one than
@@ -49,7 +57,11 @@ impl<'a> Episode<'a> {
         self.run.begin_period();
         if scheduler != self.current {
             let choice = &self.choices[scheduler];
-            self.run.replace(choice.build(self.setup), host::scheduler_cost(choice.entry().name), Handover::Live);
+            self.run.replace(
+                choice.build(self.setup),
+                host::scheduler_cost(&self.profile, choice.entry().name),
+                Handover::Live,
+            );
             self.current = scheduler;
         }
         let goes_on = self.run.advance(self.end);

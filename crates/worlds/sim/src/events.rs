@@ -30,6 +30,10 @@ pub(crate) enum EventKind {
     Rested(u32),
     /// A CPU chooses the next thread to run.
     Dispatch(u32),
+    /// A CPU wants the scheduler's lock.
+    Take(u32),
+    /// The scheduler's lock is free, and others wait for it.
+    HandOn,
     /// The kernel's worker sends requests after completions.
     Send,
     /// A timer of the block layer.

@@ -116,7 +116,7 @@ pub(crate) fn run(
     if let Some(what) = outcome.layer.ledger().imbalance() {
         return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
     }
-    let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
+    let energy = power::joules(&profile, model, cpus, &outcome, s.warmup);
     let mut run = result(model, choice, replicate, seed, energy, outcome, applications);
     run.same_load = prepared.is_recorded();
     Ok(CellResult { notes, skipped, cancelled, ..CellResult::of(run) })
@@ -131,7 +131,7 @@ pub(crate) struct Started<'a> {
     tasks: Vec<TaskSpec>,
     tenants: Vec<TenantSpec>,
     seed: u64,
-    profile: &'static host::Profile,
+    pub(crate) profile: host::Profile,
     cpus: u16,
     notes: Vec<String>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn start<'a>(
     let s = prepared.scenario();
     let seed = s.seed.wrapping_add(u64::from(replicate));
     let facts = model.facts();
-    let config = config(s, model);
+    let config = config(s, model, choice);
     let cpus = config.setup.cpus;
     let load = prepared.load(seed, facts.capacity_sectors, cpus)?;
     let tasks = load.task_specs.clone();
@@ -159,11 +159,12 @@ pub(crate) fn start<'a>(
         tenants: load.tenant_specs,
         tasks: load.task_specs,
     });
-    let profile = host_profile(&s.host.profile)?;
+    let profile = profile_of(&s.host)?;
+    let smt = uses_smt(&s.host, &profile);
     let legacy_link = facts.rotational || facts.depth <= 32;
-    let cost = host::scheduler_cost(choice.entry().name);
+    let cost = host::scheduler_cost(&profile, choice.entry().name);
     let device_seed = seed ^ DEVICE_SEED;
-    let exchanges = exchanges(s, config.setup)?;
+    let exchanges = exchanges(s, config.setup, &profile)?;
     let classes = choice.uses_classes(config.setup)
         || exchanges.iter().any(|(stack, _)| stack.scheduler.class_weights().is_some());
     let device = if classes { model.build_with_classes(device_seed) } else { model.build(device_seed) };
@@ -173,7 +174,9 @@ pub(crate) fn start<'a>(
         oracle: model.oracle(device_seed),
         tenants: load.tenants,
         device,
-        host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
+        host: Host::new(&profile, cost, cpus, smt, legacy_link, seed)
+            .with_completion(completion)
+            .with_tick(config.setup.clock.period),
         recorder,
         kernel: s.kernel_controls(choice.controls()),
         controls: load.controls,
@@ -181,7 +184,7 @@ pub(crate) fn start<'a>(
         changes: load.changes,
         schedulers: exchanges,
         limit: RunLimit::of(s),
-        seed: seed ^ CPU_SEED,
+        kernel_latency: s.host.kernel_latency,
         control,
     });
     Ok(Started {
@@ -199,8 +202,6 @@ pub(crate) fn start<'a>(
 
 /// Separates the random numbers of the device from those of the workloads.
 const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
-/// As [`DEVICE_SEED`], for the order of threads.
-const CPU_SEED: u64 = 0x6370_7573_0000_0001;
 
 /// The host profile with this name; `default` is that of a current kernel.
 pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
@@ -214,24 +215,51 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
     })
 }
 
+/// The host's profile, scaled to its clock.
+fn profile_of(host: &dumbwaiter_scenario::Host) -> Result<host::Profile, Error> {
+    let profile = host_profile(&host.profile)?;
+    Ok(host.cpu_mhz.map_or_else(|| profile.clone(), |mhz| profile.at(mhz)))
+}
+
+/// Do two CPUs share a core?
+fn uses_smt(host: &dumbwaiter_scenario::Host, profile: &host::Profile) -> bool {
+    host.smt.unwrap_or(profile.smt_from > 0 && host.cpus >= profile.smt_from)
+}
+
+/// Is it a drive at a SATA port?
+fn is_sata(model: &DeviceModel) -> bool {
+    let facts = model.facts();
+    facts.queues == 1 && facts.depth <= SATA_TAGS && matches!(model.kind().name(), "hdd" | "ssd")
+}
+
 /// The schedulers of the scenario's exchanges, in order.
-fn exchanges(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
+fn exchanges(s: &Scenario, setup: Setup, profile: &host::Profile) -> Result<Vec<Replacement>, Error> {
     let all = replacements(s, setup).map_err(|(change, why)| Error::Setting {
         key: "change.scheduler",
         value: change.scheduler.to_string(),
         expected: why.to_string(),
     })?;
-    Ok(all.into_iter().map(|(choice, built)| (built, host::scheduler_cost(choice.entry().name))).collect())
+    Ok(all.into_iter().map(|(choice, built)| (built, host::scheduler_cost(profile, choice.entry().name))).collect())
 }
 
-fn config(s: &Scenario, model: &DeviceModel) -> Config {
+/// Tags of a SATA port, whatever the depth of the drive (Linux: AHCI).
+const SATA_TAGS: u32 = 32;
+
+fn config(s: &Scenario, model: &DeviceModel, choice: &Choice) -> Config {
     let facts = model.facts();
     let cpus = s.host.cpus.max(1);
+    let hw_queues = s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus);
+    // Queues that no CPU uses own tags that nobody gets.
+    let per_queue = facts.depth / u32::from(facts.queues.max(1));
+    let depth = (per_queue * u32::from(hw_queues)).clamp(1, facts.depth);
     let device = BlockDevice {
-        depth: facts.depth,
-        used_depth: facts.depth,
+        depth,
+        used_depth: depth,
+        host_tags: is_sata(model).then_some(SATA_TAGS),
+        single_queue: choice.scheduler(Setup::default()).traits().single_queue,
+        smt: host_profile(&s.host.profile).is_ok_and(|profile| uses_smt(&s.host, profile)),
         cpus,
-        hw_queues: s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus),
+        hw_queues,
         max_sectors: facts.max_sectors.min(Limits::default().max_sectors),
         rotational: facts.rotational,
         volatile_cache: facts.volatile_cache,
@@ -300,7 +328,7 @@ fn result(
             switches: Some(measured.activity.switches),
         },
         applications,
-        host_counters: power::host_counters(&measured.activity),
+        host_counters: power::host_counters(&measured.activity, &measured.spent),
         scheduler_counters,
         switches: (switches.count > 0).then_some((switches.count, switches.pause)),
         device_counters: device_counters(&counters),

@@ -6,7 +6,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_measure::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 
-use crate::host::{Activity, Profile, R230_5_15, R230_5_18};
+use crate::host::{Activity, Profile, R230_5_15, R230_5_18, Spent};
 use crate::run::RunOutput;
 
 /// The power model of a profile's machine, if known for `cpus` logical CPUs.
@@ -72,7 +72,7 @@ const MEMORY: [MemoryUse; 5] = [
 ];
 
 /// Counters of the host over the measured time.
-pub(crate) fn host_counters(a: &Activity) -> BTreeMap<String, f64> {
+pub(crate) fn host_counters(a: &Activity, spent: &Spent) -> BTreeMap<String, f64> {
     let mut counters = BTreeMap::from([
         ("switches".to_owned(), a.switches as f64),
         ("interrupts".to_owned(), a.interrupts as f64),
@@ -80,6 +80,8 @@ pub(crate) fn host_counters(a: &Activity) -> BTreeMap<String, f64> {
         ("idle_exits".to_owned(), a.wakes as f64),
         ("work_s".to_owned(), Nanos(a.work).as_secs_f64()),
         ("poll_s".to_owned(), Nanos(a.poll).as_secs_f64()),
+        ("lock_wait_s".to_owned(), Nanos(spent.lock_wait).as_secs_f64()),
+        ("lock_takes".to_owned(), spent.lock_takes as f64),
     ]);
     let poll_us = Nanos(a.poll).as_us_f64();
     for m in &MEMORY {

@@ -64,6 +64,7 @@ pub(super) fn scenario(about: &Conditions, recording: &Recording) -> Result<Scen
         host: Host {
             // A recording does not say who ran where on several CPUs, nor when a process moved.
             cpus: 1,
+            kernel_latency: true,
             hz: u32::try_from(1_000_000_000 / setup.clock.period.0.max(1)).unwrap_or(u32::MAX),
             rotational: Some(setup.rotational),
             nr_requests_at_attach: recording.kernel.starts_with("6.12").then_some(at_attach),

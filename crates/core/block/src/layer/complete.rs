@@ -45,6 +45,8 @@ impl BlockLayer {
             self.hw[hw].restart = false;
             self.run(hw);
         }
+        self.run_sharing(hw);
+        self.run_starved();
         if self.some_leave() {
             self.give_up_ids(now);
         }
@@ -97,9 +99,9 @@ impl BlockLayer {
     pub(super) fn release(&mut self, id: RequestId) {
         self.release_driver_tag(id);
         if std::mem::take(&mut self.held[id.index()].awaits_driver_tag) {
-            let hw = self.hw_of(id);
-            self.hw[hw].awaiting_tags -= 1;
-            self.note_freed(hw);
+            let driver = self.driver_of(self.hw_of(id));
+            self.drivers[driver].awaiting -= 1;
+            self.note_freed(driver);
         }
         let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
         if tag != NO_TAG {
@@ -226,10 +228,10 @@ impl BlockLayer {
 
     pub(super) fn release_driver_tag(&mut self, id: RequestId) {
         if std::mem::take(&mut self.held[id.index()].driver_tag) {
-            let hw = self.hw_of(id);
-            self.hw[hw].tags_used -= 1;
+            let driver = self.driver_of(self.hw_of(id));
+            self.drivers[driver].used -= 1;
             if self.traits.direct {
-                self.note_freed(hw);
+                self.note_freed(driver);
             }
         }
     }

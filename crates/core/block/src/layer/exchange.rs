@@ -141,20 +141,20 @@ impl BlockLayer {
     /// Every request that held a tag of the old scheduler's kind gets one of the new one's kind, beyond the depth if need be:
     /// others are let in once these are fewer.
     fn exchange_tags(&mut self) {
-        self.tags = vec![RequestTags::new(self.config.setup.nr_requests)];
+        self.tags = vec![RequestTags::new(self.config.setup.nr_requests); self.tag_pools()];
         self.waiting = vec![TagWaitQueues::default(); self.tag_pools()];
         self.wake_batch = self.wake_batch_now();
-        for queue in &mut self.hw {
-            queue.awaiting_tags = 0;
+        for driver in &mut self.drivers {
+            driver.awaiting = 0;
         }
         if let Some(flush) = self.flush.request
             && self.requests[flush].state == State::Issued
             && !self.held[flush.index()].driver_tag
         {
             // It borrowed the tag of a request that waits for it, and that one may lose its tag now.
-            let hw = self.hw_of(flush);
+            let driver = self.driver_of(self.hw_of(flush));
             self.held[flush.index()].driver_tag = true;
-            self.hw[hw].tags_used += 1;
+            self.drivers[driver].used += 1;
         }
         let on_the_path = [State::Plugged, State::Queued, State::Dispatched, State::Issued];
         let mut admitted: Vec<RequestId> =
@@ -168,13 +168,13 @@ impl BlockLayer {
     }
 
     fn exchange_tag(&mut self, id: RequestId) {
-        let hw = self.hw_of(id);
+        let driver = self.driver_of(self.hw_of(id));
         self.held[id.index()].tag = NO_TAG;
         self.held[id.index()].awaits_driver_tag = false;
         if self.traits.direct {
             if !self.held[id.index()].driver_tag {
                 self.held[id.index()].awaits_driver_tag = true;
-                self.hw[hw].awaiting_tags += 1;
+                self.drivers[driver].awaiting += 1;
             }
             return;
         }

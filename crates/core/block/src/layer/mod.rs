@@ -42,7 +42,7 @@ use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::MergeIndex;
 use crate::request_tags::RequestTags;
-use crate::scheduler::{Event, Merging, Scheduler, ServiceOracle, Setup, Traits};
+use crate::scheduler::{Event, Merging, QueueMap, Scheduler, ServiceOracle, Setup, Traits};
 use crate::{Config, Context};
 use crate::{Nanos, RequestId, Requests, Tenants};
 use corridor::Corridor;
@@ -72,11 +72,6 @@ struct HwQueue {
     ready: VecDeque<RequestId>,
     /// Requests that go straight to the device (scheduler `none`).
     direct: VecDeque<RequestId>,
-    /// Driver tags.
-    tags_used: u32,
-    tags: u32,
-    /// Requests that a scheduler with another kind of tags has left behind: each takes a driver tag before new ones do.
-    awaiting_tags: u32,
     /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
     busy: u32,
     /// Its value before the last request was dispatched, which may come back refused.
@@ -94,20 +89,31 @@ struct HwQueue {
 }
 
 impl HwQueue {
-    fn tag_free(&self) -> bool {
-        self.tags_used + self.awaiting_tags < self.tags
-    }
-
-    fn take_tag(&mut self) -> bool {
-        let free = self.tag_free();
-        self.tags_used += u32::from(free);
-        free
-    }
-
     fn note_busy(&mut self, busy: bool) {
         if busy || self.busy > 0 {
             self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
         }
+    }
+}
+
+/// A set of driver tags: that of a hardware queue, or the one of all.
+#[derive(Clone, Debug, Default)]
+struct DriverTags {
+    used: u32,
+    depth: u32,
+    /// Requests that a scheduler with another kind of tags has left behind: each takes a driver tag before new ones do.
+    awaiting: u32,
+}
+
+impl DriverTags {
+    fn has_free(&self) -> bool {
+        self.used + self.awaiting < self.depth
+    }
+
+    fn take(&mut self) -> bool {
+        let free = self.has_free();
+        self.used += u32::from(free);
+        free
     }
 }
 
@@ -163,7 +169,7 @@ pub struct BlockLayer {
     population: Population,
     held: Vec<Held>,
     index: MergeIndex,
-    /// Scheduler tags: one pool. The single-queue layer has one for asynchronous requests, and one for each
+    /// Scheduler tags: a pool for each hardware queue, or one if they share their tags. The single-queue layer has one for asynchronous requests, and one for each
     /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
     /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
     tags: Vec<RequestTags>,
@@ -180,6 +186,14 @@ pub struct BlockLayer {
     /// When a request was last sent.
     last_issue: Nanos,
     hw: Vec<HwQueue>,
+    /// The hardware queue of each CPU.
+    queue_map: QueueMap,
+    /// Driver tags, of each hardware queue or of all.
+    drivers: Vec<DriverTags>,
+    /// A request could not be sent because the device had no place: the next completion runs all hardware queues.
+    starved: bool,
+    /// The hardware queue that was the first when all were run.
+    first: usize,
     runnable: VecDeque<u16>,
     flush: FlushMachine,
     ledger: Ledger,
@@ -226,18 +240,19 @@ impl BlockLayer {
         config.setup = config.setup.usable();
         let setup = &config.setup;
         let queues = setup.hw_queues;
-        let per_queue = (setup.device_depth / u32::from(queues)).max(1);
+        let driver = DriverTags { depth: setup.queue_depth(), ..DriverTags::default() };
+        let sets = if setup.shared_tags { 1 } else { usize::from(queues) };
         let traits = scheduler.traits();
         let mut layer = BlockLayer {
             traits,
-            tags: vec![RequestTags::new(setup.nr_requests)],
+            tags: Vec::new(),
             scheduler,
             requests: Requests::default(),
             population: Population::new(&tenants),
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: vec![TagWaitQueues::default(); if traits.direct { usize::from(queues) } else { 1 }],
+            waiting: Vec::new(),
             woken: VecDeque::new(),
             wake_batch: 1,
             entered: VecDeque::new(),
@@ -245,7 +260,11 @@ impl BlockLayer {
             freeze: None,
             switches: Switches::default(),
             last_issue: Nanos::ZERO,
-            hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
+            hw: vec![HwQueue::default(); usize::from(queues)],
+            queue_map: setup.queue_map(),
+            drivers: vec![driver; sets],
+            starved: false,
+            first: 0,
             runnable: VecDeque::new(),
             flush: FlushMachine::default(),
             ledger: Ledger::default(),
@@ -262,6 +281,8 @@ impl BlockLayer {
             fault: None,
             config,
         };
+        layer.tags = vec![RequestTags::new(layer.config.setup.nr_requests); layer.tag_pools()];
+        layer.waiting = vec![TagWaitQueues::default(); layer.tag_pools()];
         layer.wake_batch = layer.wake_batch_now();
         for controller in controllers {
             layer.append(Nanos::ZERO, controller, true);
@@ -309,18 +330,25 @@ impl BlockLayer {
         self.depth_changed(now);
     }
 
-    /// Changes how many requests the device may hold (at least 1 in each hardware queue). Those over a smaller number stay.
+    /// Changes how many requests the device may hold (at least 1 in each hardware queue). Those over a smaller number stay. Where
+    /// the device takes fewer than the driver has tags for, the tags stay as they are.
     pub fn set_device_depth(&mut self, now: Nanos, device_depth: u32) {
-        let queues = self.hw.len() as u32;
-        self.config.setup.device_depth = device_depth.max(1);
-        for queue in &mut self.hw {
-            queue.tags = (device_depth / queues).max(1);
+        let setup = &mut self.config.setup;
+        match &mut setup.lun_depth {
+            Some(depth) => *depth = device_depth.clamp(1, setup.device_depth),
+            None => setup.device_depth = device_depth.max(1),
         }
+        let depth = setup.queue_depth();
+        for driver in &mut self.drivers {
+            driver.depth = depth;
+        }
+        self.run_starved();
         self.depth_changed(now);
     }
 
     fn depth_changed(&mut self, now: Nanos) {
-        let Setup { nr_requests, device_depth, .. } = self.config.setup;
+        let Setup { nr_requests, .. } = self.config.setup;
+        let device_depth = self.config.setup.commands();
         self.event(now, Event::DepthChanged { nr_requests, device_depth });
         self.wake_batch = self.wake_batch_now();
         self.wake_all();
@@ -392,7 +420,13 @@ impl BlockLayer {
 
     /// Pools of tags that every set-up has; the single-queue layer adds those of tenants.
     fn tag_pools(&self) -> usize {
-        if self.traits.direct { self.hw.len() } else { 1 }
+        if self.traits.single_queue { 1 } else { self.drivers.len() }
+    }
+
+    /// The set of driver tags of a hardware queue.
+    #[inline]
+    fn driver_of(&self, hw: usize) -> usize {
+        if self.drivers.len() == 1 { 0 } else { hw }
     }
 
     fn uses_index(&self) -> bool {
@@ -400,7 +434,7 @@ impl BlockLayer {
     }
 
     fn hw_of(&self, id: RequestId) -> usize {
-        self.config.setup.hw_queue_of(self.requests[id].io.cpu)
+        if self.hw.len() == 1 { 0 } else { self.queue_map.of(self.requests[id].io.cpu) }
     }
 
     /// Marks a hardware queue to be served by [`BlockLayer::poll`].
@@ -411,8 +445,18 @@ impl BlockLayer {
         }
     }
 
+    /// The device may have a place again: those that found none try.
+    fn run_starved(&mut self) {
+        if std::mem::take(&mut self.starved) {
+            self.run_all();
+        }
+    }
+
+    /// Marks all hardware queues, each time another one first.
     fn run_all(&mut self) {
-        for hw in 0..self.hw.len() {
+        let queues = self.hw.len();
+        self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
+        for hw in (self.first..queues).chain(0..self.first) {
             self.run(hw);
         }
     }

@@ -68,6 +68,9 @@ impl BlockLayer {
     }
 
     fn serve(&mut self, now: Nanos, hw: usize) -> Option<RequestId> {
+        if !self.device_has_place() {
+            return self.out_of_places(now, hw);
+        }
         if let Some(id) = self.hw[hw].ready.front().copied() {
             if !self.ensure_driver_tag(hw, id) {
                 return self.out_of_tags(hw);
@@ -144,13 +147,52 @@ impl BlockLayer {
         if self.traits.direct && self.flush.request == Some(id) && self.flush.running.iter().any(borrowed) {
             return true;
         }
-        let (held, queue) = (&mut self.held[id.index()], &mut self.hw[hw]);
-        if queue.tags_used < queue.tags {
-            queue.tags_used += 1;
-            queue.awaiting_tags -= u32::from(std::mem::take(&mut held.awaits_driver_tag));
+        let driver = self.driver_of(hw);
+        let (held, driver) = (&mut self.held[id.index()], &mut self.drivers[driver]);
+        if driver.used < driver.depth {
+            driver.used += 1;
+            driver.awaiting -= u32::from(std::mem::take(&mut held.awaits_driver_tag));
             held.driver_tag = true;
         }
         held.driver_tag
+    }
+
+    /// May the device get one more command?
+    #[inline(always)]
+    fn device_has_place(&self) -> bool {
+        self.config.setup.lun_depth.is_none_or(|depth| self.in_device() < u64::from(depth))
+    }
+
+    /// The device has no place: the scheduler is not asked, and what was to go straight to the device queues up. The next
+    /// completion runs all hardware queues.
+    fn out_of_places(&mut self, now: Nanos, hw: usize) -> Option<RequestId> {
+        let refused = !self.hw[hw].ready.is_empty() || !self.hw[hw].direct.is_empty();
+        if refused {
+            self.hw[hw].note_busy(true);
+            self.give_up_direct(now, hw);
+        }
+        self.starved |= refused || self.scheduler.has_work(hw);
+        None
+    }
+
+    /// What was to go straight to the device queues up.
+    fn give_up_direct(&mut self, now: Nanos, hw: usize) {
+        while let Some(behind) = self.hw[hw].direct.pop_front() {
+            self.ledger.inserted += 1;
+            self.queue(now, behind, Place::Tail, true);
+        }
+    }
+
+    /// A tag that hardware queues share was freed: those that stopped for one try again.
+    pub(super) fn run_sharing(&mut self, freed: usize) {
+        if self.drivers.len() > 1 || self.hw.len() == 1 {
+            return;
+        }
+        for hw in 0..self.hw.len() {
+            if hw != freed && std::mem::take(&mut self.hw[hw].restart) {
+                self.run(hw);
+            }
+        }
     }
 
     fn out_of_tags(&mut self, hw: usize) -> Option<RequestId> {
@@ -190,10 +232,7 @@ impl BlockLayer {
         self.hw[hw].busy = self.hw[hw].busy_before;
         self.hw[hw].note_busy(true);
         self.hw[hw].ready.push_front(id);
-        while let Some(behind) = self.hw[hw].direct.pop_front() {
-            self.ledger.inserted += 1;
-            self.queue(now, behind, Place::Tail, true);
-        }
+        self.give_up_direct(now, hw);
         self.hw[hw].restart = true;
         self.rerun(hw, now + RERUN_DELAY);
         if self.runnable.front() == Some(&(hw as u16)) {
@@ -230,11 +269,14 @@ impl BlockLayer {
     pub(super) fn leave_device(&mut self, hw: usize, id: RequestId) {
         if !self.traits.direct {
             self.release_driver_tag(id);
-        } else if self.hw[hw].awaiting_tags > 0 && self.held[id.index()].driver_tag {
+            return;
+        }
+        let driver = self.driver_of(hw);
+        if self.drivers[driver].awaiting > 0 && self.held[id.index()].driver_tag {
             self.release_driver_tag(id);
             if self.flush.request != Some(id) {
                 self.held[id.index()].awaits_driver_tag = true;
-                self.hw[hw].awaiting_tags += 1;
+                self.drivers[driver].awaiting += 1;
             }
         }
     }

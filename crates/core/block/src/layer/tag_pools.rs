@@ -61,8 +61,8 @@ impl BlockLayer {
     /// A scheduler tag, or under `none` a driver tag.
     pub(super) fn take_tag(&mut self, id: RequestId) -> bool {
         if self.traits.direct {
-            let hw = self.hw_of(id);
-            self.held[id.index()].driver_tag = self.hw[hw].take_tag();
+            let driver = self.driver_of(self.hw_of(id));
+            self.held[id.index()].driver_tag = self.drivers[driver].take();
             return self.held[id.index()].driver_tag;
         }
         let limit = self.limit_of(id);
@@ -83,7 +83,7 @@ impl BlockLayer {
     pub(super) fn wait_again(&mut self, id: RequestId) {
         let pool = self.pool_of(id);
         self.add_pools(pool);
-        let free = if self.traits.direct { self.hw[pool].tag_free() } else { self.tags[pool].has_free() };
+        let free = if self.traits.direct { self.drivers[pool].has_free() } else { self.tags[pool].has_free() };
         if free {
             self.wake(id);
         } else {
@@ -91,15 +91,14 @@ impl BlockLayer {
         }
     }
 
-    /// The pool of tags that a request needs one of: that of its hardware queue, where a request takes a driver tag on its way
-    /// in; or its tenant's; or the one of all.
+    /// The pool of tags that a request needs one of: that of its hardware queue; or its tenant's; or the one of all.
     pub(super) fn pool_of(&self, id: RequestId) -> usize {
-        if self.traits.direct {
-            return self.hw_of(id);
+        if !self.traits.single_queue {
+            return self.driver_of(self.hw_of(id));
         }
         let request = &self.requests[id];
         let tenant = request.io.tenant.0 as usize;
-        if self.traits.single_queue && request.sync() && tenant < self.tenants.tenant_slots() { 1 + tenant } else { 0 }
+        if request.sync() && tenant < self.tenants.tenant_slots() { 1 + tenant } else { 0 }
     }
 
     /// Makes the pools up to `last`, each with its wait queues.
@@ -116,9 +115,9 @@ impl BlockLayer {
         if self.traits.single_queue {
             1
         } else if self.traits.direct {
-            wake_batch(self.hw[0].tags, u32::MAX)
+            wake_batch(self.drivers[0].depth, u32::MAX)
         } else {
-            let at_attach = nr_requests.min(2 * self.config.setup.device_depth.clamp(1, 128));
+            let at_attach = nr_requests.min(2 * self.config.setup.queue_depth().clamp(1, 128));
             wake_batch(nr_requests, self.scheduler.smallest_limit(at_attach))
         }
     }
@@ -127,7 +126,7 @@ impl BlockLayer {
     pub(super) fn note_freed(&mut self, pool: usize) {
         let Some(waiting) = self.waiting.get_mut(pool).filter(|waiting| waiting.any()) else { return };
         waiting.freed(self.wake_batch, &mut self.woken);
-        let used = if self.traits.direct { self.hw[pool].tags_used } else { self.tags[pool].used() };
+        let used = if self.traits.direct { self.drivers[pool].used } else { self.tags[pool].used() };
         if used == 0 && self.woken.is_empty() {
             waiting.wake_all(&mut self.woken);
         }

@@ -191,8 +191,9 @@ impl<'a> Builder<'a> {
 
     fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {
         self.buffered |= !job.direct;
-        let thread = job_thread(job, context, self.cache.as_ref(), self.host.cache_depth())
-            .map_err(|cause| to.refused(cause))?;
+        let thread =
+            job_thread(job, context, self.cache.as_ref(), self.host.cache_depth(), self.scenario.host.ring_sleeps)
+                .map_err(|cause| to.refused(cause))?;
         self.add(to, name, thread);
         if job.io_submit_mode == SubmitMode::Inline {
             self.fio_threads.push(self.threads.len() - 1);
@@ -313,6 +314,7 @@ fn job_thread(
     context: BuildContext,
     cache: Option<&PageCache>,
     cache_depth: u32,
+    ring_sleeps: bool,
 ) -> Result<Thread, BuildError> {
     let workload = job.build(context)?;
     Ok(match cache {
@@ -326,8 +328,8 @@ fn job_thread(
                 1 => Mode::Each,
                 // As a flusher would submit it.
                 _ if job.writeback() => Mode::Kernel { batch: u32::MAX },
-                _ if job.ioengine.sleeps() => Mode::Aio { batch: job.batch() },
-                _ => Mode::Ring,
+                _ if job.ioengine.sleeps() => Mode::Aio { batch: job.batch(), reaps: job.reaps() },
+                _ => Mode::Ring { batch: job.batch(), reaps: job.reaps(), sleeps: ring_sleeps },
             };
             Thread { workload, depth: job.depth(), mode, closed: true, ..Thread::idle() }
         }
@@ -381,8 +383,11 @@ mod tests {
 
     #[test]
     fn what_a_thread_does_without_a_tag_follows_its_engine() {
-        assert_eq!(mode("rw = \"randread\"\niodepth = 4"), Mode::Ring);
-        assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"libaio\""), Mode::Aio { batch: 1 });
+        let ring = |batch, reaps| Mode::Ring { batch, reaps, sleeps: false };
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4"), ring(1, 1));
+        let batched = "rw = \"randread\"\niodepth = 8\niodepth_batch = 4\niodepth_batch_complete_min = 2";
+        assert_eq!(mode(batched), ring(4, 2));
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"libaio\""), Mode::Aio { batch: 1, reaps: 1 });
         assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"psync\""), Mode::Each);
         assert_eq!(mode("rw = \"randread\""), Mode::Each);
     }

@@ -9,16 +9,24 @@ pub enum Mode {
     /// One I/O a system call, in which its task sleeps until it has a request: a synchronous thread, or a trace that merges many
     /// tasks.
     Each,
-    /// libaio as fio uses it: one call submits `batch` I/Os, fewer when no more may be outstanding, and one call reaps one
-    /// completion. The thread sleeps in the call, with all I/Os behind, until the I/O has a request.
+    /// libaio as fio uses it: one call submits `batch` I/Os, fewer when no more may be outstanding, and one call reaps. The thread sleeps in the call, with all I/Os behind, until the I/O has a request.
     Aio {
         /// I/Os that one call submits.
         batch: u32,
+        /// I/Os that it reaps at once, at most.
+        reaps: u32,
     },
-    /// io_uring: one call submits the successors of all I/Os that completed together. It never sleeps for a request: I/Os that
-    /// would have to go to worker threads of the ring.
-    Ring,
-    /// As [`Mode::Ring`], but the thread sleeps until each I/O has a request: a kernel thread such as that of write-back.
+    /// io_uring as fio uses it: one call submits `batch` I/Os and shows what has completed, from which it reaps.
+    Ring {
+        /// I/Os that one call submits.
+        batch: u32,
+        /// I/Os that it reaps at once, at most.
+        reaps: u32,
+        /// The thread sleeps in the call until an I/O has a request. Otherwise I/Os that would have to go to worker threads of the
+        /// ring.
+        sleeps: bool,
+    },
+    /// One call submits the successors of all I/Os that completed together, and the thread sleeps until each I/O has a request: a kernel thread such as that of write-back.
     Kernel {
         /// I/Os that it has ready at a time, at most.
         batch: u32,
@@ -35,14 +43,21 @@ impl Mode {
     pub fn batch(self) -> usize {
         match self {
             Mode::Each => 1,
-            Mode::Aio { batch } | Mode::Kernel { batch } => batch.max(1) as usize,
-            Mode::Ring => usize::MAX,
+            Mode::Aio { batch, .. } | Mode::Ring { batch, .. } | Mode::Kernel { batch } => batch.max(1) as usize,
         }
     }
 
     /// Completions that it reaps at once, at most.
     pub fn reaps(self) -> usize {
-        if matches!(self, Mode::Aio { .. }) { 1 } else { usize::MAX }
+        match self {
+            Mode::Aio { reaps, .. } | Mode::Ring { reaps, .. } => reaps.max(1) as usize,
+            Mode::Each | Mode::Kernel { .. } => usize::MAX,
+        }
+    }
+
+    /// May its I/O sleep in the call that submits it?
+    pub fn may_sleep(self) -> bool {
+        !matches!(self, Mode::Ring { sleeps: false, .. })
     }
 }
 

@@ -244,7 +244,11 @@ impl Cfq {
         if new.group != active.group && !(fine && self.descends(active.group, new.group)) {
             return false;
         }
-        if active.slice_used(now) {
+        // Nothing is left of the active queue, or of its slice: the next in line follows it. If the newcomer went before those in line
+        // each time, readers whose requests are in the device would overtake them for ever; and if the active queue ended here, the
+        // time until the next dispatch would not count for its workload, which would never end.
+        let only = !self.others_wait(n);
+        if only && active.slice_used(now) {
             return true;
         }
         let realtime = new.class == REALTIME && active.class != REALTIME;
@@ -252,16 +256,22 @@ impl Cfq {
             return true;
         }
         let same_tree = || self.groups[new.group as usize].trees[usize::from(self.home_of(n))].tree.len();
-        if self.serving_no_idle() && new.kind() == NO_IDLE && active.is_empty() && (fine || same_tree() == 2) {
+        if only && self.serving_no_idle() && new.kind() == NO_IDLE && active.is_empty() && (fine || same_tree() == 2) {
             return true;
         }
         if preferred && active.prio_pending == 0 || realtime {
             return true;
         }
-        if active.is_empty() && !self.should_idle(self.active) {
+        if only && active.is_empty() && !self.should_idle(self.active) {
             return true;
         }
         active.waiting && self.close(request.sector)
+    }
+
+    /// Do queues of the group wait beside this one and the active one?
+    fn others_wait(&self, n: u32) -> bool {
+        let group = &self.groups[self.queues[n as usize].group as usize];
+        group.queues > 1 + u32::from(self.queues[self.active as usize].home != HOMELESS)
     }
 
     fn preempt(&mut self, n: u32, now: i64) {

@@ -116,7 +116,7 @@ impl Headway {
             queues: vec![Queue::default()],
             storage: Storage::default(),
             slots: Vec::new(),
-            depth: Depth::new(setup.device_depth),
+            depth: Depth::new(setup.commands()),
             in_device: 0,
             waiting: 0,
             exclusive: None,

@@ -149,7 +149,7 @@ impl Sjf {
             accuracy: PairOrder::default(),
             positions,
             rotational: setup.rotational,
-            device_depth: setup.device_depth,
+            device_depth: setup.commands(),
             queued: 0,
             sent: 0,
             number: 0,

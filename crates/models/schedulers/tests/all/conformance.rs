@@ -107,7 +107,7 @@ fn work_is_conserved(subject: &str, plan: &Plan) -> Result<(), TestCaseError> {
             _ => {}
         }
         harness.issue_all();
-        let room = harness.in_device().len() < config.setup.device_depth as usize;
+        let room = harness.in_device().len() < config.setup.commands() as usize;
         let requests = harness.layer().requests();
         let queued = (0..requests.capacity() as u32)
             .map(|i| requests[RequestId(i)].state)

@@ -188,6 +188,9 @@ pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
     let device = BlockDevice {
         depth,
         used_depth,
+        host_tags: None,
+        single_queue: false,
+        smt: false,
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16),
         hw_queues: 1,
         max_sectors: (max_bytes / dumbwaiter_block::SECTOR_BYTES) as u32,

@@ -4,26 +4,31 @@
 
 mod activity;
 mod hybrid;
+mod lock;
 mod profile;
 
-use std::collections::VecDeque;
-
 use dumbwaiter_block::{Nanos, Op, PollStats};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::SplitMix64;
 
 pub use dumbwaiter_scenario::Completion;
 
 use self::activity::Timeline;
 pub use self::activity::{Activity, Kind, PAIRS};
 pub(crate) use self::hybrid::RingTime;
-pub use self::profile::{FREE, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost};
+pub use self::lock::LockUse;
+use self::lock::{Lock, Then, Walk};
+pub use self::profile::{
+    Cooling, FREE, ICPE24, LockCost, LockShape, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost,
+};
 
-/// Cost of a scheduler after a sleep, with cold caches and predictors, in percent of the warm cost.
-const COLD_PERCENT: u64 = 163;
-/// Extension of the critical section by each waiter, in percent, for up to seven waiters.
-const CONTENTION_PERCENT: u64 = 12;
-const WAITERS_MAX: u64 = 7;
-/// Part of a scheduler's cost that falls to submission (insert and dispatch), in percent.
-const SUBMIT_PERCENT: u64 = 85;
+/// Parts of what a turn costs more after the thread was away, in percent: the interrupt that wakes it, its way back to the
+/// application, the application. The rest falls to its next call.
+const AWAY_PERCENT: [u64; 3] = [35, 26, 13];
+/// Parts of a call's work outside the lock, in percent: between two takes, on issuing a request, and after the last.
+const CALL_PERCENT: [u64; 3] = [4, 12, 20];
+/// Part of a scheduler's cost that falls to submission (insert and dispatch), in thousandths.
+const SUBMIT_PART: u64 = 850;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
@@ -33,8 +38,9 @@ struct Cpu {
     pollers: u32,
     polls_from: u64,
     busy: u64,
-    /// Whether it idled since its last submission, so that caches and predictors are cold.
+    /// Whether it idled since its last submission, so that caches and predictors are cold, and for how long.
     slept: bool,
+    idled: u64,
 }
 
 /// Where CPU time went.
@@ -46,6 +52,10 @@ pub struct Spent {
     pub submit: u64,
     /// In the scheduler, lock waits included.
     pub scheduler: u64,
+    /// Of that, waiting for the scheduler's lock.
+    pub lock_wait: u64,
+    /// How often the scheduler's lock was taken.
+    pub lock_takes: u64,
     /// Interrupts and completion.
     pub complete: u64,
 }
@@ -57,9 +67,45 @@ impl Spent {
             user: self.user - earlier.user,
             submit: self.submit - earlier.submit,
             scheduler: self.scheduler - earlier.scheduler,
+            lock_wait: self.lock_wait - earlier.lock_wait,
+            lock_takes: self.lock_takes - earlier.lock_takes,
             complete: self.complete - earlier.complete,
         }
     }
+}
+
+/// CFS's latency target and shortest slice of one CPU, ns.
+const LATENCY_TARGET: u64 = 6_000_000;
+const SHORTEST_SLICE: u64 = 750_000;
+
+/// Separates the random numbers of the host from others of a run.
+const HOST_SEED: u64 = 0x686f_7374_0000_0001;
+
+/// When a thread left its CPU, and how long that had worked by then, ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Away {
+    pub(crate) since: u64,
+    pub(crate) busy: u64,
+}
+
+/// When the I/Os of a call are in the block layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// At this time.
+    At(Nanos),
+    /// After its way through the scheduler's lock, which it wants to take at this time.
+    Takes(Nanos),
+}
+
+/// A call on its way through the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It wants the lock, again, at this time.
+    Takes(Nanos),
+    /// Its I/Os are in the block layer.
+    Sends(Nanos),
+    /// It waits.
+    Waits,
 }
 
 /// The CPUs of a run. Work is booked in the order of the calls.
@@ -71,10 +117,12 @@ pub struct Host {
     completion: Completion,
     cpus: Vec<Cpu>,
     siblings: usize,
-    /// Sorted intervals in which the scheduler's lock is held. CPUs book their work ahead, so they arrive in any order.
-    holds: VecDeque<(u64, u64)>,
+    lock: Lock,
+    random: SplitMix64,
     spent: Spent,
     timeline: Timeline,
+    /// Period of the kernel's clock, ns.
+    tick: u64,
     stats: PollStats,
     /// No booking begins before this time.
     now: u64,
@@ -82,25 +130,28 @@ pub struct Host {
 
 impl Host {
     /// `cpus` logical CPUs; with `smt` two share a core. `legacy_link` adds the cost of SATA's driver.
-    pub fn new(profile: &Profile, cost: SchedulerCost, cpus: u16, smt: bool, legacy_link: bool) -> Host {
+    pub fn new(profile: &Profile, cost: SchedulerCost, cpus: u16, smt: bool, legacy_link: bool, seed: u64) -> Host {
         let mut profile = profile.clone();
         if legacy_link && profile.sub > 0 {
             profile.sub += 1500;
             profile.issue += 1500;
             profile.irq += 1000;
+            profile.irq_warm += 1000;
         }
-        let cost = if profile.name == FREE.name { scheduler_cost("none") } else { cost };
+        let cost = if profile.name == FREE.name { scheduler_cost(&profile, "none") } else { cost };
         let cpus = usize::from(cpus.max(1));
         let siblings = if smt && cpus > 1 && cpus.is_multiple_of(2) { cpus / 2 } else { 0 };
         Host {
+            lock: Lock::new(profile.lock, cpus),
+            random: SplitMix64::seed_from_u64(seed ^ HOST_SEED),
             profile,
             cost,
             completion: Completion::Interrupt,
             cpus: vec![Cpu::default(); cpus],
             siblings,
-            holds: VecDeque::new(),
             spent: Spent::default(),
             timeline: Timeline::new(cpus, siblings),
+            tick: 4_000_000,
             stats: PollStats::default(),
             now: 0,
         }
@@ -155,6 +206,7 @@ impl Host {
         } else if start > self.cpus[cpu].free_at {
             self.timeline.total.wakes += 1;
             self.cpus[cpu].slept = true;
+            self.cpus[cpu].idled = start - self.cpus[cpu].free_at;
         }
         self.cpus[cpu].free_at = start + work;
         self.cpus[cpu].busy += work;
@@ -200,64 +252,131 @@ impl Host {
         self.timeline.polling(until, false);
     }
 
-    fn hook(&self, op: Op, cold: bool) -> u64 {
+    /// What a request costs in the scheduler, on a CPU whose caches are `cold`.
+    fn hook(&self, cpu: usize, op: Op, cold: bool) -> u64 {
         let warm = if op == Op::Read { self.cost.read } else { self.cost.write };
-        if cold { warm * COLD_PERCENT / 100 } else { warm }
-    }
-
-    /// CPU time of `percent` of the scheduler's work for a request that reaches it at `at`, lock wait included.
-    fn in_scheduler(&mut self, at: u64, op: Op, cold: bool, percent: u64) -> u64 {
-        let work = self.hook(op, cold) * percent / 100;
-        let locked = work * self.cost.locked_percent / 100;
-        if locked == 0 {
-            return work;
+        if !cold || warm == 0 {
+            return warm;
         }
-        let (wait, held) = self.take_lock(at, locked);
-        wait + held + (work - locked)
-    }
-
-    /// Takes the scheduler's lock from `at` on for `locked` ns, longer with waiters, in the first gap that is long
-    /// enough. Returns the wait and the hold time.
-    fn take_lock(&mut self, at: u64, locked: u64) -> (u64, u64) {
-        while self.holds.front().is_some_and(|(_, to)| *to <= self.now) {
-            self.holds.pop_front();
-        }
-        let longer = |wait: u64| locked * (100 + CONTENTION_PERCENT * wait.div_ceil(locked).min(WAITERS_MAX)) / 100;
-        // Most calls are in order, so the search starts at the back.
-        let mut place = self.holds.len();
-        while place > 0 && self.holds[place - 1].1 > at {
-            place -= 1;
-        }
-        let mut from = at;
-        while let Some((next, to)) = self.holds.get(place) {
-            if from + longer(from - at) <= *next {
-                break;
+        let (idle, table) = (self.cpus[cpu].idled, self.profile.cold_hooks);
+        let above = table.iter().position(|(from, _)| *from > idle);
+        warm * match above {
+            Some(0) => 100,
+            Some(next) => {
+                let ((from, low), (to, high)) = (table[next - 1], table[next]);
+                low + (high - low) * (idle - from) / (to - from)
             }
-            from = from.max(*to);
-            place += 1;
-        }
-        let held = longer(from - at);
-        self.holds.insert(place, (from, from + held));
-        (from - at, held)
+            None => table.last().map_or(100, |(_, percent)| *percent),
+        } / 100
     }
 
-    /// Submits a single I/O; returns the time of the application's call and the arrival at the block layer.
-    pub fn submit(&mut self, cpu: usize, now: Nanos, op: Op, sectors: u32, think: bool) -> (Nanos, Nanos) {
+    /// A length that differs from time to time.
+    fn vary(&mut self, ns: u64) -> u64 {
+        match self.profile.vary_percent {
+            0 => ns,
+            percent => ns * self.random.random_range(100 - percent..=100 + percent) / 100,
+        }
+    }
+
+    /// A call of `user` ns in the application and `path` ns in the kernel beside the scheduler, which takes `ios` I/Os that cost it
+    /// `hooks` ns in all. `waits`: it is the only one of its CPU, and may wait for the lock.
+    fn call(
+        &mut self,
+        cpu: usize,
+        now: Nanos,
+        user: u64,
+        path: u64,
+        (ios, hooks): (u32, u64),
+        waits: bool,
+    ) -> (u64, Arrival) {
+        let (user, path) = (self.vary(user), self.vary(path));
+        self.spent.user += user;
+        self.spent.submit += path;
+        let shape = self.cost.lock;
+        if !shape.is_shared() || self.cpus.len() == 1 || hooks == 0 {
+            let hooks = hooks * SUBMIT_PART / 1000;
+            self.spent.scheduler += hooks;
+            let (start, end) = self.book(cpu, now, user + path + hooks);
+            return (start, Arrival::At(Nanos(end)));
+        }
+        let free = hooks * shape.free(SUBMIT_PART) / 1000;
+        let takes = shape.takes(hooks / u64::from(ios.max(1)));
+        self.spent.scheduler += free;
+        let begin = self.cpus[cpu].free_at.max(now.0);
+        let whole = user + path + free;
+        if !waits || self.lock.is_quiet(begin) {
+            let under = self.lock.alone(cpu, ios, &takes, begin + whole);
+            self.spent.scheduler += under;
+            let (start, end) = self.book(cpu, now, whole + under);
+            return (start, Arrival::At(Nanos(end)));
+        }
+        let part = |percent: u64| (path + free) * percent / 100;
+        let [gap, issue, tail] = CALL_PERCENT.map(part);
+        let walk = Walk::new(ios, takes, gap, issue / u64::from(ios.max(1)), tail);
+        let (start, end) = self.book(cpu, now, whole - 3 * gap - issue - tail);
+        self.lock.begin(cpu, walk);
+        (start, Arrival::Takes(Nanos(end)))
+    }
+
+    /// A CPU wants the scheduler's lock. Also returns when the lock is to be handed on, if that was not known before.
+    pub(crate) fn take_lock(&mut self, cpu: usize, now: Nanos) -> (Step, Option<Nanos>) {
         self.now = self.now.max(now.0);
-        let before = if think { self.profile.u_out } else { 0 };
+        if self.cpus[cpu].free_at > now.0 {
+            // An interrupt came in between.
+            return (Step::Takes(Nanos(self.cpus[cpu].free_at)), None);
+        }
+        let (then, hand_on) = self.lock.take(cpu, now.0);
+        (then.map_or(Step::Waits, |then| self.under_lock(cpu, now, then)), hand_on.map(Nanos))
+    }
+
+    /// The lock is free: the CPU that waited longest gets it.
+    pub(crate) fn hand_on_lock(&mut self, now: Nanos) -> Option<(usize, Step, Option<Nanos>)> {
+        self.now = self.now.max(now.0);
+        let (cpu, then, next) = self.lock.hand_on(now.0)?;
+        Some((cpu, self.under_lock(cpu, now, then), next.map(Nanos)))
+    }
+
+    fn under_lock(&mut self, cpu: usize, now: Nanos, then: Then) -> Step {
+        let (Then::Takes(at) | Then::Sends(at, _)) = then;
+        let waited = now.0.saturating_sub(self.cpus[cpu].free_at);
+        let work = waited + at.saturating_sub(now.0);
+        let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
+        self.spent.scheduler += work;
+        self.spent.lock_wait += waited;
+        match then {
+            Then::Takes(_) => Step::Takes(Nanos(end)),
+            Then::Sends(_, tail) => {
+                self.book(cpu, Nanos(end), tail);
+                Step::Sends(Nanos(end))
+            }
+        }
+    }
+
+    /// Submits a single I/O; returns the time of the application's call and when the I/O is in the block layer. `away`: what the turn
+    /// costs more after a sleep. `waits`: see [`Host::submit_batch`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn submit(
+        &mut self,
+        cpu: usize,
+        now: Nanos,
+        op: Op,
+        sectors: u32,
+        think: bool,
+        away: u64,
+        waits: bool,
+    ) -> (Nanos, Arrival) {
+        self.now = self.now.max(now.0);
+        let (user_away, call_away) = rest_of(away);
+        let before = if think { self.profile.u_out + user_away } else { 0 };
         let path = match self.completion {
             Completion::Sqpoll => self.profile.sqpoll[0] + self.profile.sqpoll[1],
-            _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2,
+            _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2 + call_away,
         };
-        let begin = self.cpus[cpu].free_at.max(now.0);
         let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
-        let hooks = self.in_scheduler(begin + before + path, op, cold, SUBMIT_PERCENT);
-        let (start, end) = self.book(cpu, now, before + path + hooks);
+        let hooks = self.hook(cpu, op, cold);
+        let (start, arrival) = self.call(cpu, now, before, path, (1, hooks), waits);
         self.cpus[cpu].slept = false;
-        self.spent.user += before;
-        self.spent.submit += path;
-        self.spent.scheduler += hooks;
-        (Nanos(start + before), Nanos(end))
+        (Nanos(start + before), arrival)
     }
 
     /// The thread sleeps until an interrupt.
@@ -295,10 +414,16 @@ impl Host {
 
     /// A completion at `done` wakes the kernel's worker on this CPU; returns the time at which that runs.
     pub fn worker_after_interrupt(&mut self, cpu: usize, done: Nanos) -> Nanos {
+        let at = self.wakes_after_interrupt(cpu, done);
+        self.switch_in(cpu, at)
+    }
+
+    /// When a thread can run at the earliest that a completion at `done` wakes.
+    pub(crate) fn wakes_after_interrupt(&mut self, cpu: usize, done: Nanos) -> Nanos {
         self.now = self.now.max(done.0);
         let p = &self.profile;
         let after = Nanos(p.msi + if self.idle(cpu, done) { p.idle_exit } else { 0 } + p.irq);
-        self.switch_in(cpu, done + after)
+        done + after
     }
 
     /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.
@@ -320,7 +445,9 @@ impl Host {
     }
 
     /// Submits a batch by one system call, after `more` ns of reaping completions; returns the time of the first call
-    /// and the arrival at the block layer. `ops` are its operations.
+    /// and when the I/Os are in the block layer. `ops` are its operations; `away`: what the turn costs more after a sleep; `waits`: the
+    /// thread has the CPU for itself, so that it may wait for the scheduler's lock.
+    #[allow(clippy::too_many_arguments)]
     pub fn submit_batch(
         &mut self,
         cpu: usize,
@@ -328,52 +455,117 @@ impl Host {
         more: u64,
         cold: bool,
         ops: impl Iterator<Item = Op>,
-    ) -> (Nanos, Nanos) {
+        away: u64,
+        waits: bool,
+    ) -> (Nanos, Arrival) {
         self.now = self.now.max(now.0);
         let p = &self.profile;
-        let begin = self.cpus[cpu].free_at.max(now.0);
-        let (first, u_out, issue) = match self.completion {
-            Completion::Sqpoll => (p.sqpoll[0], p.u_out, p.sqpoll[1]),
-            _ if cold => (p.sub - p.issue.min(p.sub), p.u_out, p.issue),
-            _ => (p.syscall, p.u_out, p.issue),
+        let (u_out, (user_away, call_away)) = (p.u_out, rest_of(away));
+        let (first, issue) = match self.completion {
+            Completion::Sqpoll => (p.sqpoll[0], p.sqpoll[1]),
+            _ if cold => (p.sub - p.issue.min(p.sub), p.issue),
+            _ => (p.syscall, p.issue),
         };
-        let mut path = first + more;
-        let (mut hooks, mut user) = (0, 0);
+        let (mut path, mut hooks, mut ios) = (first + more + call_away, 0, 0);
         for op in ops {
-            path += u_out + issue;
-            user += u_out;
-            hooks += self.in_scheduler(begin + path + hooks, op, cold, SUBMIT_PERCENT);
+            ios += 1;
+            path += issue;
+            hooks += self.hook(cpu, op, cold);
         }
-        let (start, end) = self.book(cpu, now, path + hooks);
-        self.spent.user += user;
-        self.spent.submit += path - user;
-        self.spent.scheduler += hooks;
-        (Nanos(start + more + u_out), Nanos(end))
+        let user = u_out * u64::from(ios) + user_away;
+        let (start, arrival) = self.call(cpu, now, user, path, (ios, hooks), waits);
+        (Nanos(start + more + u_out + user_away), arrival)
     }
 
-    /// Cost of the scheduler in a completion, which reaches it when the CPU is free but not before `at`.
-    fn completion_hook(&mut self, cpu: usize, at: u64, op: Op, cold: bool) -> u64 {
-        let at = self.cpus[cpu].free_at.max(at);
-        self.in_scheduler(at, op, cold, 100 - SUBMIT_PERCENT)
+    /// CPU time by which a thread that slept may be behind others, ns (Linux: half of CFS's latency target).
+    pub(crate) fn sleeper_credit(&self) -> u64 {
+        self.scale() * LATENCY_TARGET / 2
+    }
+
+    /// CFS's factor for its times by the number of CPUs.
+    fn scale(&self) -> u64 {
+        1 + u64::from(self.cpus.len().min(8).ilog2())
+    }
+
+    /// When the time slice ends of a thread that has the CPU since then, one of so many: at a tick of the clock.
+    pub(crate) fn slice_end(&self, since: Nanos, threads: u64) -> Nanos {
+        let slice = self.scale() * (LATENCY_TARGET / threads.max(1)).max(SHORTEST_SLICE);
+        Nanos((since.0 + slice).div_ceil(self.tick.max(1)) * self.tick.max(1))
+    }
+
+    /// The same host with a clock of this period.
+    pub fn with_tick(self, tick: Nanos) -> Host {
+        Host { tick: tick.0, ..self }
+    }
+
+    /// A length for the next loop of a program, of up to a system call: no two take equally long.
+    pub(crate) fn loop_variation(&mut self) -> u64 {
+        self.random.random_range(0..=self.profile.sub)
+    }
+
+    /// Delay until a woken task runs, which depends on what its CPU does.
+    pub(crate) fn wake_variation(&mut self) -> Nanos {
+        Nanos(self.random.random_range(0..=WAKE_VARIATION))
+    }
+
+    /// Cost of the scheduler in a completion.
+    fn completion_hook(&self, cpu: usize, op: Op, cold: bool) -> u64 {
+        let shared = self.cost.lock.is_shared() && self.cpus.len() > 1;
+        let part = 1000 - SUBMIT_PART - if shared { self.cost.lock.takes(1000).finish } else { 0 };
+        self.hook(cpu, op, cold) * part / 1000
+    }
+
+    /// The device completes an I/O of a sleeping thread and interrupts the CPU; returns the time at which the handler is done.
+    pub(crate) fn interrupt_sleeper(&mut self, cpu: usize, done: Nanos, op: Op, away: Away) -> Nanos {
+        self.now = self.now.max(done.0);
+        let at = Nanos(done.0 + self.profile.msi);
+        let cooling = self.profile.cooling;
+        let idle = self.idle(cpu, at);
+        let free_at = self.cpus[cpu].free_at;
+        let exit = if idle { self.profile.idle_exit + cooling.of_cpu(at.0 - free_at) } else { 0 };
+        let more = self.more_after(cpu, at.0.max(free_at), away);
+        let hook = self.completion_hook(cpu, op, idle || self.cpus[cpu].slept);
+        let irq = self.profile.irq + more * AWAY_PERCENT[0] / 100;
+        let irq = self.vary(irq);
+        let (_, end) = self.book(cpu, at, exit + irq + hook);
+        self.spent.complete += exit + irq;
+        self.spent.scheduler += hook;
+        self.timeline.total.interrupts += 1;
+        self.timeline.total.ios += 1;
+        Nanos(end)
+    }
+
+    /// What a thread's turn costs more that begins at `at`.
+    fn more_after(&self, cpu: usize, at: u64, away: Away) -> u64 {
+        let others = self.cpus[cpu].busy.saturating_sub(away.busy);
+        self.profile.cooling.of_thread(at.saturating_sub(away.since), others)
+    }
+
+    /// A thread gets the CPU after a sleep, and returns to its application with a completion; returns the time at which it does, and
+    /// what the turn costs more, as it was `away`.
+    pub(crate) fn resume(&mut self, cpu: usize, at: Nanos, away: Away) -> (Nanos, u64) {
+        let at = at.max(Nanos(self.cpus[cpu].free_at));
+        let more = self.more_after(cpu, at.0, away);
+        let p = &self.profile;
+        let work = p.switch_in + p.cold + p.cpl + more * AWAY_PERCENT[1] / 100;
+        let work = self.vary(work);
+        let (_, end) = self.book(cpu, at, work);
+        self.spent.complete += work;
+        self.timeline.total.switches += 1;
+        (Nanos(end), more)
     }
 
     /// The device completes an I/O of a sleeping thread and interrupts the CPU; returns the time at which the
-    /// application is notified.
+    /// application is notified, if the thread runs at once.
     pub fn interrupt(&mut self, cpu: usize, done: Nanos, op: Op) -> Nanos {
-        self.now = self.now.max(done.0);
-        let at = Nanos(done.0 + self.profile.msi);
-        let exit = if self.idle(cpu, at) { self.profile.idle_exit } else { 0 };
-        let hook = self.completion_hook(cpu, at.0, op, exit > 0 || self.cpus[cpu].slept);
-        self.book(cpu, at, exit + self.profile.irq + hook);
-        let work = self.profile.switch_in + self.profile.cold + self.profile.cpl;
-        let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
-        self.spent.complete += exit + self.profile.irq + work;
-        self.spent.scheduler += hook;
-        let total = &mut self.timeline.total;
-        total.interrupts += 1;
-        total.switches += 1;
-        total.ios += 1;
-        Nanos(end)
+        let away = Away { since: done.0, busy: self.cpus[cpu].busy };
+        let end = self.interrupt_sleeper(cpu, done, op, away);
+        self.resume(cpu, end, away).0
+    }
+
+    /// Where a thread stands that leaves the CPU now.
+    pub(crate) fn away_from(&self, cpu: usize) -> Away {
+        Away { since: self.cpus[cpu].free_at, busy: self.cpus[cpu].busy }
     }
 
     /// A thread that polls since `start_poll` finds a completion that is visible from `done` on, and stops polling;
@@ -386,7 +578,7 @@ impl Host {
             _ => p.cpl,
         };
         let gap = p.poll_gap / 2;
-        let hook = self.completion_hook(cpu, done.0 + gap, op, slept);
+        let hook = self.completion_hook(cpu, op, slept);
         let (_, end) = self.book(cpu, done + Nanos(gap), work + hook);
         self.stop_poll(cpu, Nanos(end));
         self.spent.complete += work;
@@ -403,18 +595,19 @@ impl Host {
         }
     }
 
-    /// The device completes an I/O of a running thread. With interrupts, the handler runs for the `first` since it last
-    /// polled; the others are found with it.
-    pub fn note_completion(&mut self, cpu: usize, done: Nanos, op: Op, first: bool) {
+    /// The device completes an I/O of a running thread. With interrupts, the handler runs for it, unless it is found with `another`.
+    /// `wakes`: it costs what one does that wakes a thread.
+    pub fn note_completion(&mut self, cpu: usize, done: Nanos, op: Op, another: bool, wakes: bool) {
         self.now = self.now.max(done.0);
         let interrupts = self.completion == Completion::Interrupt;
-        if first && interrupts {
-            let work = self.profile.irq;
+        if !another && interrupts {
+            let work = if wakes { self.profile.irq } else { self.profile.irq_warm };
+            let work = self.vary(work);
             self.book(cpu, done, work);
             self.spent.complete += work;
             self.timeline.total.interrupts += 1;
         }
-        let hook = self.completion_hook(cpu, done.0, op, false);
+        let hook = self.completion_hook(cpu, op, false);
         if hook > 0 {
             self.book(cpu, done, hook);
             self.spent.scheduler += hook;
@@ -423,13 +616,16 @@ impl Host {
         self.timeline.total.polled += u64::from(!interrupts);
     }
 
-    /// A running thread polls for completions at `at`; returns the time at which it has the first.
-    pub fn look(&mut self, cpu: usize, at: Nanos) -> Nanos {
+    /// A running thread polls for completions at `at`; returns the time at which it has the first. `seen`: it finds it in the ring,
+    /// without a call.
+    pub fn look(&mut self, cpu: usize, at: Nanos, seen: bool) -> Nanos {
         let p = &self.profile;
         let work = match self.completion {
             Completion::Sqpoll => p.sqpoll[2] + p.sqpoll[3],
-            _ => p.syscall + p.cpl_warm,
+            _ if seen => p.reap + p.cpl_warm,
+            _ => p.syscall + p.reap + p.cpl_warm,
         };
+        let work = self.vary(work);
         let (_, end) = self.book(cpu, at, work);
         self.spent.complete += work;
         Nanos(end)
@@ -451,22 +647,15 @@ impl Host {
 
     /// CPU time by purpose.
     pub fn spent(&self) -> Spent {
-        self.spent
+        Spent { lock_takes: self.lock.takes, ..self.spent }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lock_booked_ahead_leaves_room_before_it() {
-        let mut host = Host::new(&R230_5_18, scheduler_cost("bfq"), 2, false, false);
-        assert_eq!(host.take_lock(10_000, 1000), (0, 1000));
-        assert_eq!(host.take_lock(2_000, 1000), (0, 1000), "before it");
-        assert_eq!(host.take_lock(10_500, 1000), (500, 1120), "one waits");
-        assert_eq!(host.take_lock(9_500, 1000), (2620, 1360), "too long for the gap: after all of them");
-        host.now = 20_000;
-        assert_eq!((host.take_lock(20_000, 1000), host.holds.len()), ((0, 1000), 1));
-    }
+/// Of what a turn costs more after a sleep, the parts of the application and of its next call.
+fn rest_of(away: u64) -> (u64, u64) {
+    let user = away * AWAY_PERCENT[2] / 100;
+    (user, away * (100 - AWAY_PERCENT[0] - AWAY_PERCENT[1]) / 100 - user)
 }
+
+/// Most time that passes between the wake-ups of tasks that are woken together, ns: the next one to run is not always the first.
+const WAKE_VARIATION: u64 = 1500;

@@ -1,14 +1,13 @@
 //! The CPUs of a run, and what waits for them.
 //!
 //! Two kinds of threads wait for a CPU, in queues of their own: those that submit one I/O at a time and poll for it, which take
-//! turns, and those of libaio, which run until they sleep. They differ in who runs next (the first in line, or mostly the first)
+//! turns, and those that run until they sleep. They differ in who runs next (the first in line, or the one that has run least)
 //! and when (at once, or when the work that was booked is done), and do not wait for each other.
 
-use std::collections::VecDeque;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
 
 use dumbwaiter_block::Nanos;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::SplitMix64;
 
 use crate::events::EventKind;
 use crate::host::{Completion, Host};
@@ -16,43 +15,24 @@ use crate::host::{Completion, Host};
 /// Time slice of the kernel's CPU scheduler.
 pub(super) const SLICE: Nanos = Nanos(3_000_000);
 
-/// One choice of the next thread out of this many is at random.
-const RANDOM_CHOICE_EVERY: u32 = 4;
-
 /// The CPUs: their time, and who waits for each.
 pub(super) struct Cpus {
     pub(super) host: Host,
     pub(super) turns: Turns,
-    /// Of threads of libaio, by CPU.
+    /// Of threads that run until they sleep, by CPU.
     pub(super) queues: Vec<CpuQueue>,
-    random: SplitMix64,
+    /// By CPU: what happens once the call that is under way there has been through the scheduler's lock.
+    pub(super) calls: Vec<Option<EventKind>>,
 }
 
 impl Cpus {
-    pub(super) fn new(host: Host, seed: u64) -> Cpus {
+    pub(super) fn new(host: Host) -> Cpus {
         Cpus {
             turns: Turns::new(host.completion(), host.cpus()),
             queues: vec![CpuQueue::default(); host.cpus()],
-            random: SplitMix64::seed_from_u64(seed),
+            calls: vec![None; host.cpus()],
             host,
         }
-    }
-
-    /// A length that differs from loop to loop of a program: up to that of a system call, ns.
-    pub(super) fn vary(&mut self) -> u64 {
-        self.random.random_range(0..=self.host.profile.sub)
-    }
-
-    /// Takes what a thread does that waits for this CPU.
-    pub(super) fn take_runnable(&mut self, cpu: usize) -> Option<EventKind> {
-        let queue = &mut self.queues[cpu];
-        queue.dispatching = false;
-        let chosen = match queue.runnable.len() {
-            0 | 1 => 0,
-            several if self.random.random_ratio(1, RANDOM_CHOICE_EVERY) => self.random.random_range(0..several),
-            _ => 0,
-        };
-        queue.runnable.remove(chosen)
     }
 
     /// The polling kernel threads (SQPOLL) of rings on these CPUs start, each on the SMT sibling.
@@ -100,7 +80,41 @@ impl Turns {
     }
 }
 
-/// The threads of libaio that want to run on a CPU.
+/// A thread that waits for its CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runnable {
+    /// CPU time that it has used, ns.
+    pub(super) used: u64,
+    pub(super) arrival: u64,
+    /// What it does next.
+    pub(super) event: EventKind,
+    pub(super) thread: u32,
+    /// It slept, and is switched in first.
+    pub(super) resumes: Option<super::queue::Resumes>,
+}
+
+impl PartialEq for Runnable {
+    fn eq(&self, other: &Runnable) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Runnable {}
+
+impl PartialOrd for Runnable {
+    fn partial_cmp(&self, other: &Runnable) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Runnable {
+    /// The one that has used least is the greatest, for a max-heap.
+    fn cmp(&self, other: &Runnable) -> Ordering {
+        (other.used, other.arrival).cmp(&(self.used, self.arrival))
+    }
+}
+
+/// The threads that want to run on a CPU until they sleep.
 #[derive(Clone, Default)]
 pub(super) struct CpuQueue {
     /// The thread that has it, and since when.
@@ -108,8 +122,11 @@ pub(super) struct CpuQueue {
     pub(super) since: Nanos,
     /// Another thread was woken since: that one gets the CPU when the owner returns to its program.
     pub(super) preempted: bool,
-    /// Next events of the threads that wait for it.
-    pub(super) runnable: VecDeque<EventKind>,
+    /// The threads that wait for it.
+    pub(super) runnable: BinaryHeap<Runnable>,
+    pub(super) arrivals: u64,
+    /// CPU time that the one had used which was chosen last: who wakes up or begins has not used much less.
+    pub(super) floor: u64,
     /// A `Dispatch` event is pending.
     pub(super) dispatching: bool,
 }

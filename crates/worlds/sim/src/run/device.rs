@@ -1,11 +1,14 @@
 //! Dispatch to the device and completions from it.
 
 use dumbwaiter_block::{Errno, Nanos, RequestId};
+use dumbwaiter_scenario::load::Mode;
 
+use super::queue::{Resumes, wake};
 use super::sleep::wake_tasks;
 use super::state::Run;
 use super::turns::{done_by_device, ring_wakes};
 use crate::events::EventKind;
+use crate::host::Completion;
 
 /// Dispatches requests to the device while it accepts them.
 pub(super) fn serve(run: &mut Run<'_>) {
@@ -33,7 +36,8 @@ pub(super) fn device_done(run: &mut Run<'_>, now: Nanos) {
     for completion in completions.drain(..) {
         let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
         run.disk.layer.complete(completion.at, RequestId(completion.tag), result, &mut run.disk.finished);
-        send_later(run, completion.at);
+        let cpu = run.disk.finished.last().map_or(0, |done| usize::from(done.io.cpu));
+        send_later(run, completion.at, cpu);
         // Those that sleep for a tag run before the task whose I/O this is submits the next.
         wake_tasks(run, completion.at);
         deliver(run, completion.at);
@@ -45,16 +49,17 @@ pub(super) fn device_done(run: &mut Run<'_>, now: Nanos) {
 }
 
 /// A completion that lets the scheduler send more wakes the kernel's worker, which does so.
-fn send_later(run: &mut Run<'_>, done: Nanos) {
+fn send_later(run: &mut Run<'_>, done: Nanos, cpu: usize) {
     if !run.disk.sends && run.disk.layer.to_send() {
         run.disk.sends = true;
-        let at = run.cpus.host.worker_after_interrupt(0, done);
+        let at = run.cpus.host.worker_after_interrupt(cpu, done);
         run.events.push(at.max(run.now), EventKind::Send);
     }
 }
 
 /// Hands completed I/Os to the host, which notifies the threads.
 fn deliver(run: &mut Run<'_>, done: Nanos) {
+    let mut last = None;
     for i in 0..run.disk.finished.len() {
         let finished = run.disk.finished[i];
         let slot = finished.io.token as u32;
@@ -63,39 +68,82 @@ fn deliver(run: &mut Run<'_>, done: Nanos) {
         entry.issue = finished.issue;
         entry.device_done = done;
         entry.failed = finished.result.is_err();
-        let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
         let thread = entry.thread;
-        let state = &mut run.threads[thread as usize];
         if finished.result == Err(Errno::EBUSY) {
             run.load.refused(thread, done);
         }
-        match state.mode.queues() {
-            false if run.cpus.turns.exclusive => done_by_device(run, slot),
-            false => {
-                let at = run.cpus.host.interrupt(cpu, done, op);
-                run.events.push(at, EventKind::Reply(slot));
-            }
-            true => {
-                let first = state.ready.is_empty();
-                state.ready.push_back(slot);
-                if state.asleep {
-                    state.asleep = false;
-                    state.reaping = true;
-                    let at = ring_wakes(run, thread, done, op);
-                    run.events.push(at, EventKind::Reap(thread));
-                } else {
-                    run.cpus.host.note_completion(cpu, done, op, first);
-                    if state.may_sleep() {
-                        // The thread is busy, or sleeps for a request, and reaps it later than it could. What a kernel's
-                        // thread writes is complete without it.
-                        run.slots[slot].posted = done;
-                        if run.load.is_open() {
-                            run.measured.record(&run.slots[slot], done, &run.disk.layer);
-                        }
-                    }
-                }
-            }
+        if run.threads[thread as usize].mode.queues() {
+            deliver_to_queue(run, slot, done, last == Some(thread));
+            last = Some(thread);
+        } else {
+            deliver_to_task(run, slot, done);
         }
     }
     run.disk.finished.clear();
+}
+
+/// The thread waits for this one I/O.
+fn deliver_to_task(run: &mut Run<'_>, slot: u32, done: Nanos) {
+    let entry = &run.slots[slot];
+    let (cpu, op, thread) = (usize::from(entry.io.cpu), entry.io.op, entry.thread);
+    if run.cpus.turns.exclusive {
+        done_by_device(run, slot);
+        return;
+    }
+    record_for_kernel(run, slot, done);
+    let state = &mut run.threads[thread as usize];
+    if state.scheduled {
+        let at = run.cpus.host.interrupt_sleeper(cpu, done, op, state.away);
+        wake(run, thread, at, EventKind::Reply(slot), Resumes::Application);
+    } else {
+        let at = run.cpus.host.interrupt(cpu, done, op);
+        run.events.push(at, EventKind::Reply(slot));
+    }
+}
+
+/// The thread has a queue of I/Os. `another`: it has just heard of another one.
+fn deliver_to_queue(run: &mut Run<'_>, slot: u32, done: Nanos, another: bool) {
+    let entry = &run.slots[slot];
+    let (op, thread) = (entry.io.op, entry.thread);
+    let state = &mut run.threads[thread as usize];
+    let (cpu, ring) = (state.cpu, matches!(state.mode, Mode::Ring { .. }));
+    let first = state.ready.is_empty();
+    state.ready.push_back(slot);
+    if state.asleep {
+        state.asleep = false;
+        state.reaping = true;
+        if state.scheduled && run.cpus.host.completion() == Completion::Interrupt {
+            let at = run.cpus.host.interrupt_sleeper(cpu, done, op, state.away);
+            wake(run, thread, at, EventKind::Reap(thread), Resumes::Application);
+        } else {
+            let at = ring_wakes(run, thread, done, op);
+            run.events.push(at, EventKind::Reap(thread));
+        }
+    } else {
+        // One that runs, or is about to, is interrupted for each; what a kernel's thread or libaio finds together costs one.
+        let found = if ring && state.scheduled { another } else { !first };
+        run.cpus.host.note_completion(cpu, done, op, found, !ring);
+        if matches!(run.threads[thread as usize].mode, Mode::Kernel { .. }) {
+            // What a kernel's thread writes is complete without it.
+            record(run, slot, done);
+            return;
+        }
+    }
+    record_for_kernel(run, slot, done);
+}
+
+fn record_for_kernel(run: &mut Run<'_>, slot: u32, done: Nanos) {
+    if run.measured.kernel_latency {
+        record(run, slot, done);
+    }
+}
+
+/// The I/O counts as complete now.
+fn record(run: &mut Run<'_>, slot: u32, done: Nanos) {
+    if run.slots[slot].posted == Nanos::ZERO {
+        run.slots[slot].posted = done;
+        if run.load.is_open() {
+            run.measured.record(&run.slots[slot], done, &run.disk.layer);
+        }
+    }
 }

@@ -13,6 +13,8 @@ use crate::host::{Activity, Host, Spent};
 pub(super) struct Measurement {
     pub(super) recorder: Recorder,
     pub(super) limit: RunLimit,
+    /// Latency ends where the kernel has completed an I/O.
+    pub(super) kernel_latency: bool,
     /// Counts of host and device at the end of the warm-up.
     pub(super) warm: Option<Done>,
     /// Completions of the period, where a controller decides period by period.

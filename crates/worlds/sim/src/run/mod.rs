@@ -1,16 +1,17 @@
 //! One run: threads, block layer, host and device in virtual time.
 //!
 //! The state is in [`Run`], whose parts own what they keep; what happens to several of them are functions over it, each of which
-//! calls only such as come before it here: CPUs ([`turns`], [`libaio`]), waking ([`sleep`]), the device ([`device`]), threads
+//! calls only such as come before it here: CPUs ([`turns`], [`queue`], [`calls`]), waking ([`sleep`]), the device ([`device`]), threads
 //! ([`threads`]), submission ([`submit`]), completion ([`replies`]), and the loop.
 
+mod calls;
 mod cpus;
 mod device;
 mod disk;
 mod io;
-mod libaio;
 mod measurement;
 mod period;
+mod queue;
 mod replies;
 mod sleep;
 mod state;
@@ -33,13 +34,14 @@ use dumbwaiter_scenario::load::{Change, RunLimit, RunningLoad, Slots, Thread};
 use crate::events::{EventKind, Events};
 use crate::host::{Host, SchedulerCost};
 
+use self::calls::{hand_on, take_lock};
 use self::cpus::Cpus;
 use self::device::{device_done, serve};
 pub use self::disk::Replacement;
 use self::disk::{Disk, Exchanges};
-use self::libaio::{has_cpu, leave_cpu, next_to_run, thread_that_runs};
 use self::measurement::{Done, Measurement};
 pub use self::period::{Period, PeriodEnd};
+use self::queue::{has_cpu, leave_cpu, next_to_run, thread_that_runs};
 use self::replies::{reap, replied, rested};
 pub use self::state::Run;
 use self::submit::{entered, issue, issue_batch, retry, work};
@@ -105,8 +107,8 @@ pub struct RunParts<'a> {
     pub schedulers: Vec<Replacement>,
     /// Limits of the run.
     pub limit: RunLimit,
-    /// Seed of what varies from run to run in the order of threads and the length of their loops.
-    pub seed: u64,
+    /// Latency ends where the kernel has completed an I/O, not where its application sees it.
+    pub kernel_latency: bool,
     /// Progress and cancellation.
     pub control: &'a Control,
 }
@@ -124,14 +126,20 @@ impl<'a> Run<'a> {
         let mut run = Run {
             now: Nanos::ZERO,
             events: Events::default(),
-            threads: parts.threads.iter().map(ThreadState::new).collect(),
+            threads: parts.threads.iter().map(|thread| ThreadState::new(thread, parts.host.completion())).collect(),
             load: RunningLoad::new(parts.threads, parts.changes, parts.limit.ios),
             sleeps: TaskSleeps::default(),
             slots: Slots::default(),
-            cpus: Cpus::new(parts.host, parts.seed),
+            cpus: Cpus::new(parts.host),
             disk: Disk::new(layer, parts.device),
             exchanges: Exchanges::new(parts.schedulers),
-            measured: Measurement { recorder: parts.recorder, limit: parts.limit, warm: None, period: None },
+            measured: Measurement {
+                recorder: parts.recorder,
+                limit: parts.limit,
+                kernel_latency: parts.kernel_latency,
+                warm: None,
+                period: None,
+            },
             control: parts.control,
         };
         run.load.set_controllers(&mut run.disk.layer, parts.kernel, &parts.controls);
@@ -309,6 +317,7 @@ impl<'a> Run<'a> {
 
     fn handle(&mut self, what: EventKind) {
         let at = self.now;
+        let thread = thread_that_runs(self, what);
         match what {
             EventKind::Wake(thread) => {
                 if self.load.wakes(thread, at) {
@@ -330,6 +339,8 @@ impl<'a> Run<'a> {
                     self.handle(event);
                 }
             }
+            EventKind::Take(cpu) => take_lock(self, cpu as usize),
+            EventKind::HandOn => hand_on(self),
             EventKind::Send => {
                 self.disk.sends = false;
                 serve(self);
@@ -342,7 +353,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        if let Some(thread) = thread_that_runs(self, what) {
+        if let Some(thread) = thread {
             leave_cpu(self, thread);
         }
     }

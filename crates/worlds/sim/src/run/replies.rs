@@ -31,7 +31,12 @@ pub(super) fn replied(run: &mut Run<'_>, slot: u32) {
 
 pub(super) fn reap(run: &mut Run<'_>, thread: u32) {
     let mut taken = 0;
-    let most = run.threads[thread as usize].mode.reaps() as u64;
+    let state = &mut run.threads[thread as usize];
+    if state.visible == 0 {
+        // The call from which it returns shows all that has completed.
+        state.visible = state.ready.len();
+    }
+    let most = state.reaps as u64;
     while taken < most
         && let Some(slot) = run.threads[thread as usize].ready.pop_front()
     {
@@ -41,6 +46,7 @@ pub(super) fn reap(run: &mut Run<'_>, thread: u32) {
     let warm = run.cpus.host.profile.cpl_warm;
     let state = &mut run.threads[thread as usize];
     state.reaping = false;
+    state.visible = state.visible.saturating_sub(taken as usize);
     state.owed += warm * (taken - 1u64.min(taken));
     pump(run, thread);
     go_on(run, thread, false);

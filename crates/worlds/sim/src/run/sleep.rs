@@ -3,6 +3,7 @@
 use dumbwaiter_block::Nanos;
 
 use super::cpus::CpuWork;
+use super::queue::{Resumes, wake};
 use super::state::Run;
 use super::turns::take_turn;
 use crate::events::EventKind;
@@ -28,6 +29,13 @@ fn resume(run: &mut Run<'_>, slot: u32, at: Nanos, event: EventKind) {
         take_turn(run, cpu, CpuWork::Resume(slot));
         return;
     }
-    let runs = run.cpus.host.worker_after_interrupt(cpu, at);
+    let later = run.cpus.host.wake_variation();
+    let thread = entry.thread;
+    if run.threads[thread as usize].scheduled && !entry.worker {
+        let at = run.cpus.host.wakes_after_interrupt(cpu, at) + later;
+        wake(run, thread, at, event, Resumes::Call);
+        return;
+    }
+    let runs = run.cpus.host.worker_after_interrupt(cpu, at) + later;
     run.events.push(runs, event);
 }

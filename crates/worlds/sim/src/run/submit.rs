@@ -1,7 +1,7 @@
 //! I/Os that reach the block layer, also from tasks that slept for a request and from worker threads of rings.
 
 use dumbwaiter_block::{Flags, Io, Submitted, TaskId};
-use dumbwaiter_scenario::load::ring_workers;
+use dumbwaiter_scenario::load::{Mode, ring_workers};
 
 use super::cpus::CpuWork;
 use super::device::serve;
@@ -15,6 +15,8 @@ const PLUG_OVER: u32 = 2;
 
 pub(super) fn issue(run: &mut Run<'_>, slot: u32) {
     let io = run.slots[slot].io;
+    let state = &mut run.threads[run.slots[slot].thread as usize];
+    state.issuing -= u32::from(state.scheduled);
     if run.sleeps.is_asleep(io.task) {
         run.sleeps.of(io.task).behind.push_back(slot);
         release_if_exclusive(run, usize::from(io.cpu));
@@ -66,12 +68,16 @@ fn submit_rest(run: &mut Run<'_>, thread: u32, slept: bool) {
         start_workers(run, thread);
     }
     serve(run);
-    let state = &run.threads[thread as usize];
+    let state = &mut run.threads[thread as usize];
     if state.sleeps_for.is_some() {
         run.cpus.host.sleep(state.cpu, run.now);
         return;
     }
-    if state.mode.batch() < usize::MAX {
+    if matches!(state.mode, Mode::Ring { .. }) {
+        // The call shows all that has completed.
+        state.visible = state.ready.len();
+    }
+    if state.batch < usize::MAX {
         pump(run, thread);
     }
     go_on(run, thread, true);
@@ -107,7 +113,7 @@ pub(super) fn go_on(run: &mut Run<'_>, thread: u32, leaves: bool) {
 pub(super) fn look(run: &mut Run<'_>, thread: u32) {
     let state = &mut run.threads[thread as usize];
     state.reaping = true;
-    let at = run.cpus.host.look(state.cpu, run.now);
+    let at = run.cpus.host.look(state.cpu, run.now, state.visible > 0);
     run.events.push(at, EventKind::Reap(thread));
 }
 

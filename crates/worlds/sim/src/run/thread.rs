@@ -5,12 +5,27 @@ use std::collections::VecDeque;
 use dumbwaiter_block::{Nanos, TaskId};
 use dumbwaiter_scenario::load::{Mode, Thread};
 
-use crate::host::RingTime;
+use crate::host::{Away, Completion, RingTime};
 
 /// A thread of the load on its CPU.
 pub(super) struct ThreadState {
     pub(super) cpu: usize,
     pub(super) mode: Mode,
+    /// It runs when its CPU chooses it, until it sleeps. Others only book their work there.
+    pub(super) scheduled: bool,
+    /// I/Os that it submits and reaps at once, at most.
+    pub(super) batch: usize,
+    pub(super) reaps: usize,
+    /// Completions in its ring that it can see without a call.
+    pub(super) visible: usize,
+    /// CPU time that it has used, ns; and where its CPU stood when it left that.
+    pub(super) used: u64,
+    pub(super) ran: bool,
+    pub(super) away: Away,
+    /// How often it stands in the line for its CPU.
+    pub(super) in_line: u32,
+    /// What its turn costs more after a sleep.
+    pub(super) more: u64,
     /// Its queue depth.
     pub(super) depth: u32,
     pub(super) closed: bool,
@@ -44,9 +59,26 @@ pub(super) struct ThreadState {
 }
 
 impl ThreadState {
-    pub(super) fn new(thread: &Thread) -> ThreadState {
+    pub(super) fn new(thread: &Thread, completion: Completion) -> ThreadState {
+        let interrupts = completion == Completion::Interrupt;
+        let alone = thread.mode == Mode::Each && thread.depth == 1 && thread.closed;
+        let ring = matches!(thread.mode, Mode::Ring { .. });
+        let (batch, reaps) = match ring && !interrupts {
+            // What polls finds all that is there, and submits what follows.
+            true => (usize::MAX, usize::MAX),
+            false => (thread.mode.batch(), thread.mode.reaps()),
+        };
         ThreadState {
             cpu: usize::from(thread.cpu),
+            scheduled: matches!(thread.mode, Mode::Aio { .. }) || interrupts && (alone || ring),
+            batch,
+            reaps,
+            visible: 0,
+            used: 0,
+            ran: false,
+            away: Away::default(),
+            in_line: 0,
+            more: 0,
             mode: thread.mode,
             depth: thread.depth,
             closed: thread.closed,
@@ -70,7 +102,7 @@ impl ThreadState {
 
     /// May its I/O sleep in the call that submits it?
     pub(super) fn may_sleep(&self) -> bool {
-        self.mode != Mode::Ring
+        self.mode.may_sleep()
     }
 }
 

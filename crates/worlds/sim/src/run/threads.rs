@@ -1,9 +1,10 @@
 //! Threads of a run: what they submit, alone or in a batch, and their ends.
 
 use dumbwaiter_block::Event;
-use dumbwaiter_scenario::load::{Change, Step};
+use dumbwaiter_scenario::load::{Change, Mode, Step};
 use dumbwaiter_workloads::Want;
 
+use super::calls::arrive;
 use super::cpus::CpuWork;
 use super::device::serve;
 use super::io::Slot;
@@ -24,7 +25,7 @@ pub(super) fn pump(run: &mut Run<'_>, thread: u32) {
     if state.sleeps_for.is_some() {
         return;
     }
-    let batch = state.mode.batch();
+    let batch = state.batch;
     while run.threads[thread as usize].prepared.len() < batch {
         match run.load.next(thread, run.now) {
             Step::Submit { want, .. } => ask(run, thread, want),
@@ -78,22 +79,24 @@ pub(super) fn submit_prepared(run: &mut Run<'_>, thread: u32) {
     state.issuing = state.prepared.len() as u32;
     let mut more = std::mem::take(&mut state.owed);
     let mut cold = std::mem::take(&mut state.cold);
-    if state.mode.reaps() == 1 {
+    let (aio, waits) = (matches!(state.mode, Mode::Aio { .. }), state.scheduled);
+    let away = if cold { std::mem::take(&mut state.more) } else { 0 };
+    if aio {
         // libaio takes the whole path for each call, and no two loops of a program take equally long.
         cold = true;
-        more += run.cpus.vary();
+        more += run.cpus.host.loop_variation();
     }
     state.asleep = false;
     let slots = &run.slots;
     let ops = state.prepared.iter().map(|slot| slots[*slot].io.op);
     let cpu = state.cpu;
-    let (called, arrives) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ops);
+    let (called, arrival) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ops, away, waits);
     if state.closed {
         for slot in &state.prepared {
             run.slots[*slot].submit = called;
         }
     }
-    run.events.push(arrives, EventKind::IssueBatch(thread));
+    arrive(run, cpu, arrival, EventKind::IssueBatch(thread));
 }
 
 /// A change of the scenario is due.

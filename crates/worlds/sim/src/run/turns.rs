@@ -5,6 +5,7 @@
 
 use dumbwaiter_block::{Nanos, Op};
 
+use super::calls::arrive;
 use super::cpus::CpuWork;
 use super::state::Run;
 use crate::events::EventKind;
@@ -30,13 +31,17 @@ fn begin(run: &mut Run<'_>, cpu: usize, turn: CpuWork) {
     match turn {
         CpuWork::Submit(slot) => {
             let entry = &mut run.slots[slot];
-            let closed = run.threads[entry.thread as usize].closed;
-            let (called, arrives) = run.cpus.host.submit(cpu, run.now, entry.io.op, entry.io.sectors, closed);
+            let state = &mut run.threads[entry.thread as usize];
+            let (closed, waits, more) = (state.closed, state.scheduled, std::mem::take(&mut state.more));
+            // It keeps its CPU until the I/O is in the block layer.
+            state.issuing += u32::from(waits);
+            let io = entry.io;
+            let (called, arrival) = run.cpus.host.submit(cpu, run.now, io.op, io.sectors, closed, more, waits);
             // An I/O that waited for the CPU keeps the submission time of its thread.
             if closed && entry.submit == run.now {
                 entry.submit = called;
             }
-            run.events.push(arrives, EventKind::Issue(slot));
+            arrive(run, cpu, arrival, EventKind::Issue(slot));
         }
         CpuWork::Poll(slot) => {
             let at = run.cpus.host.switch_in(cpu, run.now);

@@ -19,12 +19,12 @@ fn run(loads: [Load; 4], seconds: u32, scheduler: &str) -> RunResult {
     run_with("", loads, seconds, scheduler)
 }
 
-/// `settings`: further lines of the scenario.
+/// `settings`: further lines of the scenario. One call submits what follows all that was done.
 fn run_with(settings: &str, loads: [Load; 4], seconds: u32, scheduler: &str) -> RunResult {
     let mut toml = format!("duration = \"{seconds}s\"\nwarmup = \"1s\"\n{settings}");
     for (i, (weight, (rw, bs, depth))) in [100, 200, 400, 500].into_iter().zip(loads).enumerate() {
         toml += &format!(
-            "[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[tenant.task]]\nname = \"j\"\nrw = \"{rw}\"\nbs = \"{bs}\"\niodepth = {depth}\n"
+            "[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[tenant.task]]\nname = \"j\"\nrw = \"{rw}\"\nbs = \"{bs}\"\niodepth = {depth}\niodepth_batch = 0\niodepth_batch_complete_max = 32\n"
         );
     }
     run_toml(&toml, scheduler)

@@ -121,3 +121,26 @@ fn bytes_follow_weights_under_any_load() {
         }
     }
 }
+
+/// No synchronous task waits longer than a round of the others, however many there are and however many requests the device takes.
+#[test]
+fn random_readers_are_served_in_turn() {
+    let mut starved = Vec::new();
+    for scheduler in ["cfq", "a-cfq"] {
+        for (readers, depth) in [(2, 1), (3, 1), (4, 1), (5, 1), (16, 1), (6, 2), (16, 4), (32, 4), (40, 32)] {
+            let toml = format!(
+                "duration = \"12s\"\n[[task]]\nname = \"r\"\ncount = {readers}\nrw = \"randread\"\nbs = \"4k\"\nioengine = \"psync\"\n"
+            );
+            let result = run(&toml, &format!("hdd:st1000dm003?ncq_depth={depth}"), scheduler);
+            let fair = 1e6 * f64::from(readers) / result.iops;
+            let worst = result.tasks.iter().map(|t| t.latency_us.max).fold(0.0, f64::max);
+            let least = result.tasks.iter().map(|t| t.iops).fold(f64::INFINITY, f64::min);
+            if least == 0.0 || worst > 8.0 * fair || result.oldest_unfinished_s * 1e6 > 8.0 * fair {
+                starved.push(format!(
+                    "{scheduler}, {readers} readers, depth {depth}: {worst} us, fair {fair}, least {least}"
+                ));
+            }
+        }
+    }
+    assert!(starved.is_empty(), "{starved:#?}");
+}

@@ -6,7 +6,8 @@ use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_sim::Prepared;
 
-/// Random reads at depth 32, each tenant with its own size.
+/// Random reads at depth 32, each tenant with its own size. One call submits what follows all that was done, so that the drive is
+/// short and not the CPUs.
 fn run(device: &str, scheduler: &str, sizes: [&str; 4]) -> RunResult {
     run_with(device, scheduler, sizes, "")
 }
@@ -16,7 +17,7 @@ fn run_with(device: &str, scheduler: &str, sizes: [&str; 4], more: &str) -> RunR
     let mut text = "duration = \"300ms\"\nwarmup = \"50ms\"\nnr_requests = 256\n".to_owned();
     for (weight, size) in [1, 2, 4, 5].into_iter().zip(sizes) {
         text += &format!(
-            "[[tenant]]\nname = \"weight-{weight}\"\nweight = {weight}00\n[[tenant.task]]\nname = \"load\"\nrw = \"randread\"\nbs = \"{size}\"\niodepth = 32\n"
+            "[[tenant]]\nname = \"weight-{weight}\"\nweight = {weight}00\n[[tenant.task]]\nname = \"load\"\nrw = \"randread\"\nbs = \"{size}\"\niodepth = 32\niodepth_batch = 0\niodepth_batch_complete_max = 32\n"
         );
     }
     let scenario = Scenario::from_toml(&(text + more), "test").unwrap();

@@ -5,6 +5,7 @@ mod bfq_shares;
 mod cfq_shares;
 mod fair_queueing;
 mod headway;
+mod host;
 mod io_cost_parameters;
 mod life;
 mod limits;

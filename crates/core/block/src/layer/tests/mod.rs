@@ -2,6 +2,7 @@ mod depth;
 mod faults;
 mod parts;
 mod population;
+mod queues;
 mod replace;
 
 use super::*;
@@ -114,7 +115,7 @@ fn tags_are_given_back_wherever_a_request_ends() {
             layer.complete(Nanos::ZERO, id, if failed { Err(Errno::EIO) } else { Ok(()) }, &mut done);
         }
         assert_eq!(done.len(), 6);
-        assert_eq!((layer.tags[0].used(), layer.hw[0].tags_used, layer.requests.len()), (0, 0, 0), "direct {direct}");
+        assert_eq!((layer.tags[0].used(), layer.drivers[0].used, layer.requests.len()), (0, 0, 0), "direct {direct}");
         assert_eq!(layer.ledger.imbalance(), None);
     }
 }

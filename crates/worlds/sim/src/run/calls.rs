@@ -1,0 +1,46 @@
+//! Calls that submit, on their way through the scheduler's lock.
+
+use super::state::Run;
+use crate::events::EventKind;
+use crate::host::{Arrival, Step};
+
+/// What happens when the I/Os of a call on this CPU are in the block layer.
+pub(super) fn arrive(run: &mut Run<'_>, cpu: usize, arrival: Arrival, event: EventKind) {
+    match arrival {
+        Arrival::At(at) => run.events.push(at, event),
+        Arrival::Takes(at) => {
+            run.cpus.calls[cpu] = Some(event);
+            run.events.push(at, EventKind::Take(cpu as u32));
+        }
+    }
+}
+
+/// A CPU wants the lock.
+pub(super) fn take_lock(run: &mut Run<'_>, cpu: usize) {
+    let (step, hand_on) = run.cpus.host.take_lock(cpu, run.now);
+    if let Some(at) = hand_on {
+        run.events.push(at, EventKind::HandOn);
+    }
+    go_on(run, cpu, step);
+}
+
+/// The lock is free, and others wait for it.
+pub(super) fn hand_on(run: &mut Run<'_>) {
+    let Some((cpu, step, next)) = run.cpus.host.hand_on_lock(run.now) else { return };
+    if let Some(at) = next {
+        run.events.push(at, EventKind::HandOn);
+    }
+    go_on(run, cpu, step);
+}
+
+fn go_on(run: &mut Run<'_>, cpu: usize, step: Step) {
+    match step {
+        Step::Takes(at) => run.events.push(at, EventKind::Take(cpu as u32)),
+        Step::Sends(at) => {
+            if let Some(event) = run.cpus.calls[cpu].take() {
+                run.events.push(at, event);
+            }
+        }
+        Step::Waits => {}
+    }
+}
