@@ -64,7 +64,7 @@ impl TunePlan {
         let lists = lists.collect::<Result<Vec<_>, _>>().map_err(|e| errors::plain(format!("schedulers: {e}")))?;
         let clock = time("limit", limit)?.map(|limit| Duration::from_nanos(limit.0));
         let options =
-            TuneOptions { schedulers: lists.concat(), budget: Budget { runs: time("budget", budget)?, clock } };
+            TuneOptions { schedulers: lists.concat(), budget: Budget { runs: time("budget", budget)?, clock }, ..TuneOptions::default() };
         // It reads through traces.
         let control = Arc::new(Control::default());
         let (running, of, with) = (Arc::clone(&control), experiment.clone(), options.clone());

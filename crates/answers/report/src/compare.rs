@@ -4,10 +4,10 @@ use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
 use crate::table::{Align, Style, folded, table, widest};
-use dumbwaiter_advise::{Document, Extent, Ranking, RankingRow, Verdict};
+use dumbwaiter_advise::{Decision, Document, Extent, Ranking, RankingRow, Verdict};
 use dumbwaiter_measure::Difference;
 
-/// Marks the recommended scheduler.
+/// Marks the scheduler that is recommended or kept.
 const WINNER: &str = "▸";
 /// Marks a scheduler that cannot be set.
 pub(crate) const NOT_OFFERED: &str = "†";
@@ -20,8 +20,18 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     let of_suite = suite_text(document, style);
     let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
     text += &of_suite.unwrap_or_default();
+    let classes = document.class_verdicts(&rankings);
+    for (class, verdict) in &classes {
+        text += &verdict_text(class, verdict, None, style);
+    }
     for ranking in &rankings {
-        text += &verdict_text(ranking, style);
+        // What is said of a class stands above.
+        let of_class = document.provenance.classes.values().any(|models| models.contains(&ranking.device));
+        text += &if of_class && !classes.is_empty() {
+            format!("{}\n", style.bold(&format!("{}: {}", ranking.place(), headline(&ranking.verdict))))
+        } else {
+            verdict_text(&ranking.place(), &ranking.verdict, Some(&circumstances(ranking)), style)
+        };
         text += &ranking_text(ranking, style);
         for of in applications(document, ranking) {
             text += &format!("\n{}\n{}", of.title, table(&of.header, &of.rows, style));
@@ -37,11 +47,11 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     text
 }
 
-/// The recommendation in a few words: `use kyber`, `no difference`.
+/// The verdict in a few words: `change mq-deadline to bfq · clear`.
 pub(crate) fn headline(verdict: &Verdict) -> String {
-    match &verdict.recommended {
-        Some(name) => format!("use {name} · {}", verdict.confidence.name()),
-        None => verdict.confidence.name().to_owned(),
+    match verdict.decision {
+        Decision::Keep | Decision::Change => format!("{} · {}", verdict.headline, verdict.confidence.name()),
+        Decision::Depends | Decision::TooShort => verdict.headline.clone(),
     }
 }
 
@@ -55,27 +65,68 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
         let busy = usage.busy_text();
         text += &format!("; the drive was {busy} busy with {:.1} requests in flight", usage.requests_in_flight);
     }
-    if let Some(spread) = ranking.verdict.spread.filter(|spread| *spread > 0.0 && ranking.verdict.recommended.is_some())
-    {
-        text += &format!("; the worst that qualifies is worse by {:.0} %", spread * 100.0);
+    text
+}
+
+/// Caveats on the first screen.
+const CAVEATS_MAX: usize = 2;
+
+/// What a verdict says in the order of its importance: what weakens it, the answer, the trades, and where the time goes.
+pub(crate) fn lines(verdict: &Verdict, caveats: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    if verdict.decision == Decision::TooShort || verdict.decision == Decision::Depends {
+        lines.push(sentence_of(&verdict.because));
+    } else {
+        let weakening = verdict.caveats.iter().take(verdict.weakened_by.min(caveats));
+        lines.extend(weakening.map(|caveat| format!("But {caveat}.")));
+        lines.push(sentence_of(&verdict.because));
+    }
+    lines.extend(verdict.trades.iter().cloned());
+    lines.extend(verdict.why.iter().cloned());
+    let others = verdict.caveats.iter().skip(verdict.weakened_by).filter(|_| caveats == usize::MAX);
+    lines.extend(others.map(|caveat| format!("But {caveat}.")));
+    if verdict.decision == Decision::Depends {
+        lines.extend(verdict.next.as_deref().map(sentence_of));
+    }
+    lines.retain(|line| !line.is_empty() && line != ".");
+    lines
+}
+
+/// A clause as a sentence, beginning with a capital letter unless it begins with a name in a line of its own.
+fn sentence_of(clause: &str) -> String {
+    let is_label = clause.split_once(": ").is_some_and(|(label, _)| !label.contains(' '));
+    let mut text = if clause.ends_with('.') || clause.is_empty() { clause.to_owned() } else { format!("{clause}.") };
+    if let Some(first) = text.get(..1).filter(|_| !is_label) {
+        let first = first.to_uppercase();
+        text.replace_range(..1, &first);
     }
     text
 }
 
-fn verdict_text(ranking: &Ranking, style: Style) -> String {
-    let verdict = &ranking.verdict;
-    let head = format!("{}: {} ({})", ranking.place(), headline(verdict), verdict.certainty);
+fn verdict_text(place: &str, verdict: &Verdict, around: Option<&str>, style: Style) -> String {
+    let head = format!("{place}: {} ({})", headline(verdict), verdict.certainty);
     let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
-    let mut say = |line: &str| {
-        text += &format!("  {}\n", folded(line, style.width.map(|w| w.saturating_sub(2)), "").replace('\n', "\n  "))
-    };
-    say(&verdict.sentence());
-    if verdict.recommended.is_some() {
-        verdict.caveats.iter().take(2).for_each(|caveat| say(&format!("But {caveat}.")));
+    let caveats = if style.width.is_none() { usize::MAX } else { CAVEATS_MAX };
+    let width = style.width.map(|w| w.saturating_sub(2));
+    let mut say = |line: &str| text += &format!("  {}\n", folded(line, width, "  ").replace('\n', "\n  "));
+    lines(verdict, caveats).iter().for_each(|line| say(line));
+    if let Some(around) = around {
+        say(&format!("({around})"));
     }
-    say(&format!("({})", circumstances(ranking)));
-    text += &commands_text(&verdict.apply, &verdict.undo, style);
+    text += &first_commands(&verdict.apply, &verdict.undo, style);
     text + "\n"
+}
+
+/// Of a simulated drive the commands that try a result; those for every boot are longer, and are for a drive that is there.
+fn first_commands(apply: &[String], undo: &[String], style: Style) -> String {
+    let placeholder = apply_title(apply).ends_with(')');
+    match (apply, undo) {
+        ([first, _, ..], [back, ..]) if placeholder && style.width.is_some() => {
+            let title = apply_title(apply).replace("Apply now and at every boot", "Apply now");
+            format!("{title}; --wide: at every boot:\n  {first}\nUndo:\n  {back}\n")
+        }
+        _ => commands_text(apply, undo, style),
+    }
 }
 
 /// The title of the commands that apply a result; of a simulated drive it says what its name stands for.
@@ -174,8 +225,7 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     header.extend(columns.iter().map(|column| (column.title(), Align::Right)));
     let line = |row: &RankingRow| {
         let mark = match (row.rank, row.difference) {
-            (1, _) if ranking.verdict.recommended.is_some() => WINNER,
-            (1, _) if !ranking.verdict.ties.is_empty() => TIE,
+            (1, _) if matches!(ranking.verdict.decision, Decision::Keep | Decision::Change) => WINNER,
             (_, Difference::Tie) => TIE,
             _ => "",
         };

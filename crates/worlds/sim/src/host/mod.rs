@@ -74,6 +74,8 @@ pub struct Host {
     /// Sorted intervals in which the scheduler's lock is held. CPUs book their work ahead, so they arrive in any order.
     holds: VecDeque<(u64, u64)>,
     spent: Spent,
+    /// Waits for the scheduler's lock since they were last asked for.
+    lock_wait: u64,
     timeline: Timeline,
     stats: PollStats,
     /// No booking begins before this time.
@@ -100,6 +102,7 @@ impl Host {
             siblings,
             holds: VecDeque::new(),
             spent: Spent::default(),
+            lock_wait: 0,
             timeline: Timeline::new(cpus, siblings),
             stats: PollStats::default(),
             now: 0,
@@ -111,6 +114,11 @@ impl Host {
         if let Some(cost) = cost.filter(|_| self.profile.name != FREE.name) {
             self.cost = cost;
         }
+    }
+
+    /// Time for which work booked since the last call waits for the scheduler's lock.
+    pub fn take_lock_wait(&mut self) -> u64 {
+        std::mem::take(&mut self.lock_wait)
     }
 
     /// The same host with another completion method.
@@ -213,6 +221,7 @@ impl Host {
             return work;
         }
         let (wait, held) = self.take_lock(at, locked);
+        self.lock_wait += wait;
         wait + held + (work - locked)
     }
 

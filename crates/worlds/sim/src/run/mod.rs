@@ -13,6 +13,7 @@ mod measurement;
 mod period;
 mod replies;
 mod sleep;
+mod stages;
 mod state;
 mod submit;
 mod thread;
@@ -41,6 +42,7 @@ use self::libaio::{has_cpu, leave_cpu, next_to_run, thread_that_runs};
 use self::measurement::{Done, Measurement};
 pub use self::period::{Period, PeriodEnd};
 use self::replies::{reap, replied, rested};
+use self::stages::Stages;
 pub use self::state::Run;
 use self::submit::{entered, issue, issue_batch, retry, work};
 use self::thread::{TaskSleeps, ThreadState};
@@ -131,7 +133,13 @@ impl<'a> Run<'a> {
             cpus: Cpus::new(parts.host, parts.seed),
             disk: Disk::new(layer, parts.device),
             exchanges: Exchanges::new(parts.schedulers),
-            measured: Measurement { recorder: parts.recorder, limit: parts.limit, warm: None, period: None },
+            measured: Measurement {
+                recorder: parts.recorder,
+                stages: Stages::default(),
+                limit: parts.limit,
+                warm: None,
+                period: None,
+            },
             control: parts.control,
         };
         run.load.set_controllers(&mut run.disk.layer, parts.kernel, &parts.controls);

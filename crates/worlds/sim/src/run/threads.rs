@@ -88,8 +88,10 @@ pub(super) fn submit_prepared(run: &mut Run<'_>, thread: u32) {
     let ops = state.prepared.iter().map(|slot| slots[*slot].io.op);
     let cpu = state.cpu;
     let (called, arrives) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ops);
-    if state.closed {
-        for slot in &state.prepared {
+    let waited = run.cpus.host.take_lock_wait() / u64::from(state.issuing.max(1));
+    for slot in &state.prepared {
+        run.slots[*slot].lock = waited;
+        if state.closed {
             run.slots[*slot].submit = called;
         }
     }

@@ -36,6 +36,7 @@ fn begin(run: &mut Run<'_>, cpu: usize, turn: CpuWork) {
             if closed && entry.submit == run.now {
                 entry.submit = called;
             }
+            run.slots[slot].lock = run.cpus.host.take_lock_wait();
             run.events.push(arrives, EventKind::Issue(slot));
         }
         CpuWork::Poll(slot) => {
