@@ -264,60 +264,29 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_of_a_comparison() {
-        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(80), colour: false }), @r#"
-        hdd:st1000dm003: inconclusive (another may be better by 23 %)
-          No recommendation: kyber has the lowest p99 latency of desktop of those that
-          can be set, with at least 90 % of their best throughput: 53.1 ms, but after 3
-          runs another (mq-deadline 67.8 ms) may still be better by 23 %; add --until
-          5%.
-          (3 runs of each, goal balanced; the drive was 100 % busy with 28.1 requests in
-          flight)
-
-            scheduler          desktop p99 ms    MB/s    read p99 ms    write p99 ms
-         ≈  kyber           53.1 (24.6–114.6) ≈  8.29            154             152 ≈
-         ≈  mq-deadline     67.8 (44.2–104.0) ≈  8.45            132 ≈           120 ≈
-            none           151.2 (83.3–274.3)    8.49            146             154 ≈
-         ≈  deadline †       41.0 (28.7–58.5) *  8.35            129 ≈           163 ≈
-            sstf †       411.0 (158.8–1063.7)    8.86 *          117 *           105 *
-        * best of its column   ≈ no significant difference from the best (95 %
-        confidence)   † not in this kernel   --wide: all columns
-
-        ssd:px-256m5s: use mq-deadline · clear (the others are worse by at least 64 %)
-          Use mq-deadline: it has the lowest p99 latency of desktop of those that can be
-          set, with at least 90 % of their best throughput: 1.29 ms; kyber 2.28 ms and
-          `none` 3.98 ms.
-          But `none` moves 2.1 % more, with a p99 latency of desktop of 3.98 ms.
-          (3 runs of each, goal balanced; the drive was 100 % busy with 28.0 requests in
-          flight; the worst that qualifies is worse by 207 %)
-
-        Apply now and at every boot (sdX: the name of your drive):
-          echo mq-deadline | sudo tee /sys/block/sdX/queue/scheduler
-          echo 'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", \
-            KERNEL=="sd*", ATTR{queue/rotational}=="0", \
-            ATTR{queue/scheduler}="mq-deadline"' |
-            sudo tee /etc/udev/rules.d/99-zz-io-scheduler-sdX.rules
-          sudo udevadm control --reload
-        Undo:
-          echo mq-deadline | sudo tee /sys/block/sdX/queue/scheduler
-          sudo rm /etc/udev/rules.d/99-zz-io-scheduler-sdX.rules
-          sudo udevadm control --reload
-
-            scheduler      desktop p99 ms    MB/s    read p99 ms    write p99 ms
-         ▸  mq-deadline  1.29 (1.16–1.45) *   336           3.28            3.36
-            kyber        2.28 (2.05–2.55)     330           3.49            3.46
-            none         3.98 (3.78–4.19)     343           3.73            3.64
-         ≈  deadline †   1.46 (1.25–1.71) ≈   332           3.34            3.46
-            sstf †       7.73 (6.85–8.73)     357 *         2.85 *          2.57 *
-        * best of its column   ≈ no significant difference from the best (95 %
-        confidence)   † not in this kernel   --wide: all columns
-        "#);
+    fn the_first_screen_begins_with_keep_or_change_and_types_nothing_that_changes_nothing() {
+        let text = compare_text(&document(), Style { width: Some(80), colour: false });
+        assert!(text.starts_with("hdd:st1000dm003: keep mq-deadline · "), "{text}");
+        assert!(text.contains("\nssd:px-256m5s: keep mq-deadline · "), "{text}");
+        assert!(text.contains(" ▸  mq-deadline ") && text.contains("none: ") && text.contains("deadline †"), "{text}");
+        assert!(!text.contains("echo ") && !text.contains("Undo"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        // What is set is what another is changed from.
+        let other = Document { incumbent: Some("none".to_owned()), ..document() };
+        let text = compare_text(&other, Style { width: Some(80), colour: false });
+        let second = text.split("\nssd:px-256m5s: ").nth(1).unwrap();
+        assert!(second.starts_with("change none to mq-deadline · "), "{text}");
+        let order =
+            ["mq-deadline: ", "half the latency is worth", "Apply now", "echo mq-deadline |", " ▸  mq-deadline "];
+        let at = |part: &str| second.find(part).unwrap_or_else(|| panic!("no {part}: {second}"));
+        assert!(order.windows(2).all(|w| at(w[0]) < at(w[1])), "{second}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]
     fn single_runs_are_not_tested() {
         let text = compare_text(&of(1), Style::default());
-        assert!(!text.contains(TIE) && text.contains("one run each"), "{text}");
+        assert!(!text.contains(TIE) && text.contains("one run does not show it"), "{text}");
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn empty_row(group: &[&RunResult]) -> RankingRow {
 
 /// Rows by rank: the one that is kept or recommended, then those that can be set, then the others, what is worth most first.
 fn sorted(field: &Field<'_>, found: &Answer) -> Vec<RankingRow> {
-    let from_pick = field.all_against(found.pick);
+    let from_pick = if found.pick == field.incumbent { found.against.clone() } else { field.all_against(found.pick) };
     let place = |i: usize| match i {
         _ if i == found.pick => 0,
         _ if i == field.incumbent || found.alternatives.contains(&i) => 1,

@@ -167,8 +167,10 @@ pub(crate) fn against(own: &[Judged], incumbent: &[Judged], grounds: &Grounds) -
     };
     let (best, worst): (fn(&Judged) -> f64, fn(&Judged) -> f64) = (|run| run.utility[0], |run| run.utility[1]);
     let (as_seen, low, high) = (spread(best, best, 0.0), spread(worst, best, -LIMIT), spread(best, worst, LIMIT));
-    let t = |freedom: f64| student_quantile(1.0 - grounds.error / ALTERNATIVES, freedom);
-    let half = |of: &Spread| t(of.freedom) * of.error;
+    let quantile = |of: &Spread| student_quantile(1.0 - grounds.error / ALTERNATIVES, of.freedom);
+    let t = quantile(&as_seen);
+    // They differ only where requests were unfinished, and the quantile costs more than all the rest.
+    let half = |of: &Spread| if of.freedom == as_seen.freedom { t * of.error } else { quantile(of) * of.error };
     let n = if is_paired { pairs.len() } else { own.len().min(other.len()) };
     let alike = |a: &Judged, b: &Judged| {
         (a.latency[0] - b.latency[0]).abs() < SAME_FIGURE
@@ -182,7 +184,7 @@ pub(crate) fn against(own: &[Judged], incumbent: &[Judged], grounds: &Grounds) -
     let low_error = low.error.hypot(grounds.host);
     let mut found = Against {
         gain: as_seen.centre,
-        lo: (low.centre - t(low.freedom) * low_error).max(-LIMIT),
+        lo: (low.centre - half(&Spread { error: low_error, ..low })).max(-LIMIT),
         hi: (high.centre + half(&high)).min(LIMIT),
         error: as_seen.error,
         n,
