@@ -193,6 +193,8 @@ impl Settings {
             limit: keys.get("limit", "a whole number")?,
             replicates: keys.get("replicates", "a whole number")?,
             seed: keys.get("seed", "a whole number from 0")?,
+            rate: keys.get("rate", "a part of the throughput between 0 and 1")?,
+            incumbent: keys.get("incumbent", "the name of a scheduler")?,
             trace: TraceOptions {
                 format: keys.get("format", "the name of a trace format")?,
                 columns: keys.get("columns", "a list of columns as text")?,

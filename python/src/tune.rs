@@ -63,8 +63,11 @@ impl TunePlan {
         let lists = schedulers.iter().map(|list| SchedulerSpec::parse_list(list));
         let lists = lists.collect::<Result<Vec<_>, _>>().map_err(|e| errors::plain(format!("schedulers: {e}")))?;
         let clock = time("limit", limit)?.map(|limit| Duration::from_nanos(limit.0));
-        let options =
-            TuneOptions { schedulers: lists.concat(), budget: Budget { runs: time("budget", budget)?, clock } };
+        let options = TuneOptions {
+            schedulers: lists.concat(),
+            budget: Budget { runs: time("budget", budget)?, clock },
+            ..TuneOptions::default()
+        };
         // It reads through traces.
         let control = Arc::new(Control::default());
         let (running, of, with) = (Arc::clone(&control), experiment.clone(), options.clone());

@@ -82,6 +82,8 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
         replicates: args.replicates,
         seed: args.seed,
         until: until(args)?,
+        rate: input::rate(args.rate.as_deref())?,
+        incumbent: args.incumbent.clone(),
         trace: TraceOptions {
             format: trace_format.map(str::to_owned),
             columns: reading.columns.clone(),

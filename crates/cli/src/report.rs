@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_report::{diff_text, read_json};
 
 use crate::args::{Diff, Report, ReportCommand};
-use crate::{Ended, energy, output, results};
+use crate::{Ended, energy, input, output, results};
 
 /// Shows a result again, in any format, compares two, or adds energy to one.
 pub(crate) fn run(args: &Report) -> Result<Ended> {
@@ -18,6 +18,9 @@ pub(crate) fn run(args: &Report) -> Result<Ended> {
     results::check_outputs(&args.outputs, &[result])?;
     let mut document = read_json(result)?;
     document.goal = args.goal.map_or(document.goal, Into::into);
+    // A goal that is given has its own rate.
+    document.rate = input::rate(args.rate.as_deref())?.or(document.rate.filter(|_| args.goal.is_none()));
+    document.incumbent = args.incumbent.clone().or(document.incumbent);
     document.decide();
     results::write_all(&args.outputs, &document, format)?;
     Ok(Ended::Done)

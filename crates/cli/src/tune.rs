@@ -61,5 +61,10 @@ fn options(args: &Tune) -> Result<TuneOptions> {
         Some(_) => Budget::on_drive(runs, clock),
         None => Budget { runs, clock },
     };
-    Ok(TuneOptions { schedulers: lists.concat(), budget })
+    Ok(TuneOptions {
+        schedulers: lists.concat(),
+        budget,
+        rate: input::rate(args.rate.as_deref())?,
+        incumbent: args.incumbent.clone(),
+    })
 }

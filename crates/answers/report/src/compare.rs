@@ -4,10 +4,10 @@ use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
 use crate::table::{Align, Style, folded, table, widest};
-use dumbwaiter_advise::{Document, Extent, Ranking, RankingRow, Verdict};
+use dumbwaiter_advise::{Decision, Document, Extent, Ranking, RankingRow, Verdict};
 use dumbwaiter_measure::Difference;
 
-/// Marks the recommended scheduler.
+/// Marks the scheduler that is recommended or kept.
 const WINNER: &str = "▸";
 /// Marks a scheduler that cannot be set.
 pub(crate) const NOT_OFFERED: &str = "†";
@@ -20,8 +20,18 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     let of_suite = suite_text(document, style);
     let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
     text += &of_suite.unwrap_or_default();
+    let classes = document.class_verdicts(&rankings);
+    for (class, verdict) in &classes {
+        text += &verdict_text(class, verdict, None, style);
+    }
     for ranking in &rankings {
-        text += &verdict_text(ranking, style);
+        // What is said of a class stands above.
+        let of_class = document.provenance.classes.values().any(|models| models.contains(&ranking.device));
+        text += &if of_class && !classes.is_empty() {
+            format!("{}\n", style.bold(&format!("{}: {}", ranking.place(), headline(&ranking.verdict))))
+        } else {
+            verdict_text(&ranking.place(), &ranking.verdict, Some(&circumstances(ranking)), style)
+        };
         text += &ranking_text(ranking, style);
         for of in applications(document, ranking) {
             text += &format!("\n{}\n{}", of.title, table(&of.header, &of.rows, style));
@@ -37,11 +47,11 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     text
 }
 
-/// The recommendation in a few words: `use kyber`, `no difference`.
+/// The verdict in a few words: `change mq-deadline to bfq · clear`.
 pub(crate) fn headline(verdict: &Verdict) -> String {
-    match &verdict.recommended {
-        Some(name) => format!("use {name} · {}", verdict.confidence.name()),
-        None => verdict.confidence.name().to_owned(),
+    match verdict.decision {
+        Decision::Keep | Decision::Change => format!("{} · {}", verdict.headline, verdict.confidence.name()),
+        Decision::Depends | Decision::TooShort => verdict.headline.clone(),
     }
 }
 
@@ -55,27 +65,68 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
         let busy = usage.busy_text();
         text += &format!("; the drive was {busy} busy with {:.1} requests in flight", usage.requests_in_flight);
     }
-    if let Some(spread) = ranking.verdict.spread.filter(|spread| *spread > 0.0 && ranking.verdict.recommended.is_some())
-    {
-        text += &format!("; the worst that qualifies is worse by {:.0} %", spread * 100.0);
+    text
+}
+
+/// Caveats on the first screen.
+const CAVEATS_MAX: usize = 2;
+
+/// What a verdict says in the order of its importance: what weakens it, the answer, the trades, and where the time goes.
+pub(crate) fn lines(verdict: &Verdict, caveats: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    if verdict.decision == Decision::TooShort || verdict.decision == Decision::Depends {
+        lines.push(sentence_of(&verdict.because));
+    } else {
+        let weakening = verdict.caveats.iter().take(verdict.weakened_by.min(caveats));
+        lines.extend(weakening.map(|caveat| format!("But {caveat}.")));
+        lines.push(sentence_of(&verdict.because));
+    }
+    lines.extend(verdict.trades.iter().cloned());
+    lines.extend(verdict.why.iter().cloned());
+    let others = verdict.caveats.iter().skip(verdict.weakened_by).filter(|_| caveats == usize::MAX);
+    lines.extend(others.map(|caveat| format!("But {caveat}.")));
+    if verdict.decision == Decision::Depends {
+        lines.extend(verdict.next.as_deref().map(sentence_of));
+    }
+    lines.retain(|line| !line.is_empty() && line != ".");
+    lines
+}
+
+/// A clause as a sentence, beginning with a capital letter unless it begins with a name in a line of its own.
+fn sentence_of(clause: &str) -> String {
+    let is_label = clause.split_once(": ").is_some_and(|(label, _)| !label.contains(' '));
+    let mut text = if clause.ends_with('.') || clause.is_empty() { clause.to_owned() } else { format!("{clause}.") };
+    if let Some(first) = text.get(..1).filter(|_| !is_label) {
+        let first = first.to_uppercase();
+        text.replace_range(..1, &first);
     }
     text
 }
 
-fn verdict_text(ranking: &Ranking, style: Style) -> String {
-    let verdict = &ranking.verdict;
-    let head = format!("{}: {} ({})", ranking.place(), headline(verdict), verdict.certainty);
+fn verdict_text(place: &str, verdict: &Verdict, around: Option<&str>, style: Style) -> String {
+    let head = format!("{place}: {} ({})", headline(verdict), verdict.certainty);
     let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
-    let mut say = |line: &str| {
-        text += &format!("  {}\n", folded(line, style.width.map(|w| w.saturating_sub(2)), "").replace('\n', "\n  "))
-    };
-    say(&verdict.sentence());
-    if verdict.recommended.is_some() {
-        verdict.caveats.iter().take(2).for_each(|caveat| say(&format!("But {caveat}.")));
+    let caveats = if style.width.is_none() { usize::MAX } else { CAVEATS_MAX };
+    let width = style.width.map(|w| w.saturating_sub(2));
+    let mut say = |line: &str| text += &format!("  {}\n", folded(line, width, "  ").replace('\n', "\n  "));
+    lines(verdict, caveats).iter().for_each(|line| say(line));
+    if let Some(around) = around {
+        say(&format!("({around})"));
     }
-    say(&format!("({})", circumstances(ranking)));
-    text += &commands_text(&verdict.apply, &verdict.undo, style);
+    text += &first_commands(&verdict.apply, &verdict.undo, style);
     text + "\n"
+}
+
+/// Of a simulated drive the commands that try a result; those for every boot are longer, and are for a drive that is there.
+fn first_commands(apply: &[String], undo: &[String], style: Style) -> String {
+    let placeholder = apply_title(apply).ends_with(')');
+    match (apply, undo) {
+        ([first, _, ..], [back, ..]) if placeholder && style.width.is_some() => {
+            let title = apply_title(apply).replace("Apply now and at every boot", "Apply now");
+            format!("{title}; --wide: at every boot:\n  {first}\nUndo:\n  {back}\n")
+        }
+        _ => commands_text(apply, undo, style),
+    }
 }
 
 /// The title of the commands that apply a result; of a simulated drive it says what its name stands for.
@@ -174,8 +225,7 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     header.extend(columns.iter().map(|column| (column.title(), Align::Right)));
     let line = |row: &RankingRow| {
         let mark = match (row.rank, row.difference) {
-            (1, _) if ranking.verdict.recommended.is_some() => WINNER,
-            (1, _) if !ranking.verdict.ties.is_empty() => TIE,
+            (1, _) if matches!(ranking.verdict.decision, Decision::Keep | Decision::Change) => WINNER,
             (_, Difference::Tie) => TIE,
             _ => "",
         };
@@ -214,60 +264,29 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_of_a_comparison() {
-        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(80), colour: false }), @r#"
-        hdd:st1000dm003: inconclusive (another may be better by 23 %)
-          No recommendation: kyber has the lowest p99 latency of desktop of those that
-          can be set, with at least 90 % of their best throughput: 53.1 ms, but after 3
-          runs another (mq-deadline 67.8 ms) may still be better by 23 %; add --until
-          5%.
-          (3 runs of each, goal balanced; the drive was 100 % busy with 28.1 requests in
-          flight)
-
-            scheduler          desktop p99 ms    MB/s    read p99 ms    write p99 ms
-         ≈  kyber           53.1 (24.6–114.6) ≈  8.29            154             152 ≈
-         ≈  mq-deadline     67.8 (44.2–104.0) ≈  8.45            132 ≈           120 ≈
-            none           151.2 (83.3–274.3)    8.49            146             154 ≈
-         ≈  deadline †       41.0 (28.7–58.5) *  8.35            129 ≈           163 ≈
-            sstf †       411.0 (158.8–1063.7)    8.86 *          117 *           105 *
-        * best of its column   ≈ no significant difference from the best (95 %
-        confidence)   † not in this kernel   --wide: all columns
-
-        ssd:px-256m5s: use mq-deadline · clear (the others are worse by at least 64 %)
-          Use mq-deadline: it has the lowest p99 latency of desktop of those that can be
-          set, with at least 90 % of their best throughput: 1.29 ms; kyber 2.28 ms and
-          `none` 3.98 ms.
-          But `none` moves 2.1 % more, with a p99 latency of desktop of 3.98 ms.
-          (3 runs of each, goal balanced; the drive was 100 % busy with 28.0 requests in
-          flight; the worst that qualifies is worse by 207 %)
-
-        Apply now and at every boot (sdX: the name of your drive):
-          echo mq-deadline | sudo tee /sys/block/sdX/queue/scheduler
-          echo 'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", \
-            KERNEL=="sd*", ATTR{queue/rotational}=="0", \
-            ATTR{queue/scheduler}="mq-deadline"' |
-            sudo tee /etc/udev/rules.d/99-zz-io-scheduler-sdX.rules
-          sudo udevadm control --reload
-        Undo:
-          echo mq-deadline | sudo tee /sys/block/sdX/queue/scheduler
-          sudo rm /etc/udev/rules.d/99-zz-io-scheduler-sdX.rules
-          sudo udevadm control --reload
-
-            scheduler      desktop p99 ms    MB/s    read p99 ms    write p99 ms
-         ▸  mq-deadline  1.29 (1.16–1.45) *   336           3.28            3.36
-            kyber        2.28 (2.05–2.55)     330           3.49            3.46
-            none         3.98 (3.78–4.19)     343           3.73            3.64
-         ≈  deadline †   1.46 (1.25–1.71) ≈   332           3.34            3.46
-            sstf †       7.73 (6.85–8.73)     357 *         2.85 *          2.57 *
-        * best of its column   ≈ no significant difference from the best (95 %
-        confidence)   † not in this kernel   --wide: all columns
-        "#);
+    fn the_first_screen_begins_with_keep_or_change_and_types_nothing_that_changes_nothing() {
+        let text = compare_text(&document(), Style { width: Some(80), colour: false });
+        assert!(text.starts_with("hdd:st1000dm003: keep mq-deadline · "), "{text}");
+        assert!(text.contains("\nssd:px-256m5s: keep mq-deadline · "), "{text}");
+        assert!(text.contains(" ▸  mq-deadline ") && text.contains("none: ") && text.contains("deadline †"), "{text}");
+        assert!(!text.contains("echo ") && !text.contains("Undo"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        // What is set is what another is changed from.
+        let other = Document { incumbent: Some("none".to_owned()), ..document() };
+        let text = compare_text(&other, Style { width: Some(80), colour: false });
+        let second = text.split("\nssd:px-256m5s: ").nth(1).unwrap();
+        assert!(second.starts_with("change none to mq-deadline · "), "{text}");
+        let order =
+            ["mq-deadline: ", "half the latency is worth", "Apply now", "echo mq-deadline |", " ▸  mq-deadline "];
+        let at = |part: &str| second.find(part).unwrap_or_else(|| panic!("no {part}: {second}"));
+        assert!(order.windows(2).all(|w| at(w[0]) < at(w[1])), "{second}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]
     fn single_runs_are_not_tested() {
         let text = compare_text(&of(1), Style::default());
-        assert!(!text.contains(TIE) && text.contains("one run each"), "{text}");
+        assert!(!text.contains(TIE) && text.contains("one run does not show it"), "{text}");
     }
 
     #[test]

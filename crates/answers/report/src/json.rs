@@ -43,19 +43,26 @@ mod tests {
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         insta::assert_snapshot!(keys(&v), @r"goal notes provenance ranking recommendation runs scenario schema title verdict versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger maps mb_per_s merges oldest_unfinished_s other phases_us read rejected replicate requests same_load scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants unfinished variant via warmup_completed world write");
+        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger maps mb_per_s merges oldest_unfinished_s other phases_us read rejected replicate requests same_load scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants time_parts_us unfinished variant via warmup_completed world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
         let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
         insta::assert_snapshot!(parts, @r"
         latency_us: known_to max mean p50 p95 p99 p99_9 samples stddev unfinished
-        read: count iops known_to max mb_per_s mean p50 p95 p99 p99_9 samples stddev unfinished
+        read: count iops known_to max mb_per_s mean p50 p95 p99 p99_9 samples stddev time_parts_us unfinished
         fairness: jain pv pv_share reversals_s share_error
         cpu: busy_s ctx_per_io irq_s poll_s scheduler_s submit_s sys_s us_per_io usr_s utilisation
         series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
         ");
-        insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
-        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"can_be_set completion device keeps_throughput metrics rank replicates scheduler variant verdict via");
-        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"at_least":false,"ci95":[24622.9,114632.0],"mean":53127.84966666667,"n":3,"p":0.441334,"starved":0,"test":"paired-t","verdict":"tie"}"#);
+        insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share time_parts_us weight");
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"can_be_set completion device keeps_throughput metrics rank replicates scheduler variant verdict via worth");
+        let p99 = &v["ranking"][0]["metrics"]["focus_p99_us"];
+        insta::assert_snapshot!(keys(p99), @r"at_least ci95 mean n p starved test verdict");
+        let verdict = v["verdict"].as_object().unwrap().values().next().unwrap();
+        for key in ["decision", "incumbent", "frontier", "why", "recommended", "confidence", "apply", "undo", "caveats"]
+        {
+            assert!(!verdict[key].is_null() || key == "recommended", "{key}: {verdict}");
+        }
+        insta::assert_snapshot!(keys(&verdict["frontier"][0]), @r"focus_mean_us focus_p99_us focus_requests latency_change scheduler throughput_change throughput_mb_s");
     }
 
     #[test]

@@ -36,12 +36,32 @@ pub(crate) fn markdown(document: &Document) -> String {
     // Warnings come before the answer.
     let mut text: String =
         document.warnings.iter().map(|warning| format!("**Warning:** {}\n\n", plain(warning))).collect();
+    if let Some(verdict) = &document.suite_verdict {
+        text += &format!("**{}**\n\n", plain(&verdict.sentence));
+        verdict
+            .by_class
+            .iter()
+            .for_each(|of| text += &format!("- {}: {}\n", plain(&of.drive_class), plain(&of.sentence)));
+        text.push('\n');
+    }
+    for (class, verdict) in document.class_verdicts(&rankings) {
+        text += &format!(
+            "## {}: {}\n\n{} ({})\n\n",
+            plain(&class),
+            plain(&headline(&verdict)),
+            plain(&verdict.sentence()),
+            plain(&verdict.certainty)
+        );
+        verdict.trades.iter().for_each(|line| text += &format!("- {}\n", plain(line)));
+        text.push('\n');
+    }
     text += &of_suite.map_or(String::new(), |tables| format!("{tables}\n{SUITE_LEGEND}\n"));
     for ranking in &rankings {
         let verdict = &ranking.verdict;
         text += &format!("## {}: {}\n\n", plain(&ranking.place()), plain(&headline(verdict)));
-        text += &format!("{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));
         verdict.caveats.iter().for_each(|caveat| text += &format!("- But {}.\n", plain(caveat)));
+        text += &format!("\n{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));
+        verdict.trades.iter().chain(&verdict.why).for_each(|line| text += &format!("- {}\n", plain(line)));
         text += &format!("\n{}\n\n", plain(&circumstances(ranking)));
         text += &markdown_table(ranking);
         for (title, commands) in [("Apply", &verdict.apply), ("Undo", &verdict.undo)] {

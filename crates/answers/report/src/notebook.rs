@@ -24,11 +24,13 @@ fn escaped(text: &str) -> String {
 fn of_ranking(ranking: &Ranking) -> String {
     let verdict = &ranking.verdict;
     let mut html = format!("<h4>{}: {}</h4>", escaped(&ranking.place()), escaped(&headline(verdict)));
-    html += &format!("<p>{} ({})</p>", escaped(&verdict.sentence()), escaped(&verdict.certainty));
     let caveats: String = verdict.caveats.iter().map(|caveat| format!("<li>But {}.</li>", escaped(caveat))).collect();
     if !caveats.is_empty() {
         html += &format!("<ul>{caveats}</ul>");
     }
+    html += &format!("<p>{} ({})</p>", escaped(&verdict.sentence()), escaped(&verdict.certainty));
+    let more = verdict.trades.iter().chain(&verdict.why);
+    html.extend(more.map(|line| format!("<p>{}</p>", escaped(line))));
     html += &table(ranking);
     let mut legend = vec![format!("{BEST} best of its column")];
     legend.extend(ranking.is_tested().then(|| format!("{TIE} no significant difference from the best (95 %)")));

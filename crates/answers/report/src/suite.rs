@@ -1,6 +1,6 @@
 //! The table of several scenarios: a line for each, and the schedulers over all of them.
 
-use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
+use dumbwaiter_advise::{Decision, Document, Suite, SuiteLine, SuiteTotal};
 
 use crate::grid::Grid;
 use crate::table::{Align, Style, folded, table, widest};
@@ -13,10 +13,29 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     let of_all = drawn(lines(suite, true));
     let fits = |text: &str| style.width.is_none_or(|width| widest(text) <= width.into());
     let wide = fits(&of_all);
-    let mut text = if wide { of_all } else { drawn(lines(suite, false)) };
+    let mut text = String::new();
+    if let Some(verdict) = &document.suite_verdict {
+        let head = if verdict.drive_class.is_empty() { verdict.sentence.clone() } else { verdict.lines().join("; ") };
+        let title =
+            if suite.name.is_empty() { "several scenarios".to_owned() } else { format!("suite:{}", suite.name) };
+        text += &format!("{}\n", style.bold(&folded(&format!("{title}: {head}."), style.width, "  ")));
+        for of in &verdict.by_class {
+            text += &format!(
+                "  {}\n",
+                folded(
+                    &format!("{}: {}.", of.drive_class, of.sentence),
+                    style.width.map(|w| w.saturating_sub(2)),
+                    "  "
+                )
+                .replace('\n', "\n  ")
+            );
+        }
+        text += "\n";
+    }
+    text += &if wide { of_all } else { drawn(lines(suite, false)) };
     let legend = match wide {
         true => {
-            "+5: 5 % worse than the best by what decides   (..): out, as it cannot be set or keeps too little throughput   \
+            "+5: all in all 5 % worse than the best   (..): cannot be set   \
              effect: how much worse the worst that can be set is than the best"
         }
         false => "effect: how much worse the worst that can be set is than the best   --wide: each scheduler",
@@ -68,9 +87,10 @@ pub(crate) fn lines(suite: &Suite, wide: bool) -> Cells {
             row.push(line.case.fill_percent.map_or(String::new(), |fill| format!("{fill} %")));
         }
         row.push(line.case.scenario.clone());
-        row.push(match &line.recommended {
-            Some(name) => format!("{name}, {}", line.confidence.name()),
-            None => line.confidence.name().to_owned(),
+        row.push(match (&line.recommended, line.decision) {
+            (Some(name), _) => format!("change to {name}, {}", line.confidence.name()),
+            (None, Decision::TooShort) => "too short".to_owned(),
+            (None, _) => format!("keep {}, {}", line.incumbent, line.confidence.name()),
         });
         row.push(effect(line));
         row.extend(schedulers.iter().map(|name| worse(line, name)));

@@ -23,7 +23,7 @@ fn device_text(found: &TunedDevice, style: Style) -> String {
     let verdict = match (found.keep, found.outcome) {
         (false, _) => format!("set {}", found.best),
         (true, dumbwaiter_advise::tune::Outcome::Unconfirmed) => "nothing is confirmed".to_owned(),
-        (true, _) => "the defaults are as good".to_owned(),
+        (true, _) => format!("keep {}", found.defaults),
     };
     let head = format!("{}: {verdict}", found.device);
     let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
@@ -52,8 +52,7 @@ fn tried_table(found: &TunedDevice, style: Style) -> String {
         .filter(shown)
         .map(|i| {
             let tried = &found.tried[i];
-            let name =
-                if Some(i) == defaults { format!("{} (defaults)", tried.candidate) } else { tried.candidate.clone() };
+            let name = if Some(i) == defaults { format!("{} (set)", tried.candidate) } else { tried.candidate.clone() };
             vec![name, number(tried.figure), number(tried.mb_per_s)]
         })
         .collect();

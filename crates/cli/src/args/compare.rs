@@ -25,7 +25,8 @@ pub(crate) struct Compare {
     /// Scenarios (a TOML file or a name), fio job files, a suite or one or more block traces; without it, `shared-disk`
     #[arg(value_name = "SCENARIO|JOB.fio|suite:NAME|TRACE")]
     pub(crate) input: Vec<PathBuf>,
-    /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`)
+    /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`); hdd, sata-ssd or nvme:
+    /// several models of the class
     #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
     /// Schedulers, with settings after a colon; `historical`: those that current kernels lack; `all` (see `dumbwaiter schedulers`)
@@ -93,9 +94,15 @@ pub(crate) struct Compare {
     /// Seed of the first replicate
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// The goal of the recommendation
+    /// The goal of the recommendation: what latency, throughput and shares are worth to each other
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
+    /// The part of the throughput that half the latency is worth, such as 25%, in place of the goal's
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) rate: Option<String>,
+    /// The scheduler that is set, beside which the others are judged (default: the drive's, else the kernel's own choice)
+    #[arg(long, value_name = "NAME[:SETTING=N,…]")]
+    pub(crate) incumbent: Option<String>,
     /// Number of runs simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N", conflicts_with = "on")]
     pub(crate) jobs: Option<usize>,
@@ -133,14 +140,14 @@ pub(crate) enum Via {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub(crate) enum Goal {
-    /// Lowest p99 of the interactive tenant (else of reads) within 10 % of the best throughput
+    /// Half the latency (of the interactive tenant, else of reads) is worth a third of the throughput
     #[default]
     Balanced,
-    /// Lowest p99 at no less than half of the best throughput
+    /// Half the latency is worth half of the throughput
     Latency,
-    /// Highest throughput
+    /// Half the latency is worth 5 % of the throughput
     Throughput,
-    /// Smallest share error (shares nearest to the weights), within 20 % of the best throughput
+    /// Shares near to the weights first: half the latency is worth 16 % of the throughput, half the share error a third
     Fairness,
 }
 

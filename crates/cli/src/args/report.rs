@@ -30,6 +30,12 @@ pub(crate) struct Report {
     /// The goal of the recommendation; by default that of the result
     #[arg(long, value_enum)]
     pub(crate) goal: Option<Goal>,
+    /// The part of the throughput that half the latency is worth, such as 25%, in place of the goal's
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) rate: Option<String>,
+    /// The scheduler to take as the one that is set; by default that of the result
+    #[arg(long, value_name = "NAME[:SETTING=N,…]")]
+    pub(crate) incumbent: Option<String>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,
 }

@@ -32,6 +32,12 @@ pub(crate) struct Tune {
     /// The goal of the search
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
+    /// The part of the throughput that half the latency is worth, such as 25%, in place of the goal's
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) rate: Option<String>,
+    /// The scheduler that is set, which a candidate has to beat (default: the drive's, else the first of --scheduler, else the kernel's)
+    #[arg(long, value_name = "NAME[:SETTING=N,…]")]
+    pub(crate) incumbent: Option<String>,
     /// Time that all runs cover together, virtual in a simulation; it sets how many candidates are tried
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,

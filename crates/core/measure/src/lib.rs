@@ -11,6 +11,7 @@ mod fairness;
 mod histogram;
 mod maps;
 mod nan;
+mod parts;
 mod recorder;
 mod result;
 mod series;
@@ -26,6 +27,7 @@ pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
 pub use histogram::Histogram;
+pub use parts::{Parts, TimeParts};
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,

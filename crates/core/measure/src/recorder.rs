@@ -9,6 +9,7 @@ mod tests;
 pub use self::facts::{CpuFacts, RunFacts};
 use crate::histogram::{Coarse, Fine};
 use crate::maps::MapRecorder;
+use crate::parts::Parts;
 use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Latencies, Moments};
 use crate::tenants::{TaskSpec, TenantSpec};
@@ -108,6 +109,15 @@ impl Recorder {
     /// If its tenant is not one of the configuration's.
     #[inline]
     pub fn record(&mut self, done: &Completed) {
+        self.record_parts(done, None);
+    }
+
+    /// [`Recorder::record`], with the parts of its latency that the world knows.
+    ///
+    /// # Panics
+    /// If its tenant is not one of the configuration's.
+    #[inline]
+    pub fn record_parts(&mut self, done: &Completed, parts: Option<&Parts>) {
         self.last = self.last.max(done.complete);
         if done.complete < self.warmup {
             self.warmup_completed += 1;
@@ -137,6 +147,8 @@ impl Recorder {
         let coarse = Coarse::bucket(ns);
         of_op.latencies.add(ns, Fine::bucket(ns));
         of_tenant.latencies.add(ns, coarse);
+        of_op.parts.add(done, parts);
+        of_tenant.parts.add(done, parts);
         if let Some(tally) = self.tasks.get_mut(task) {
             tally.latencies.add(ns);
             if let Some(latencies) = self.task_latencies.get_mut(task) {

@@ -4,6 +4,7 @@
 
 use crate::application::ApplicationStats;
 use crate::nan::{nan, nans, not_known};
+use crate::parts::TimeParts;
 use crate::survival::is_known;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -91,6 +92,9 @@ pub struct OpStats {
     pub iops: f64,
     /// Data moved, MB/s (10^6 bytes).
     pub mb_per_s: f64,
+    /// Where the time goes; `null` without a request.
+    #[serde(default)]
+    pub time_parts_us: Option<TimeParts>,
     /// Submission to completion.
     #[serde(flatten)]
     pub latency_us: Latency,
@@ -134,6 +138,9 @@ pub struct TenantStats {
     pub iops: f64,
     /// Data moved, MB/s.
     pub mb_per_s: f64,
+    /// Where the time goes; `null` without a request.
+    #[serde(default)]
+    pub time_parts_us: Option<TimeParts>,
     /// Submission to completion.
     pub latency_us: Latency,
     /// Variation of its bandwidth.
@@ -490,8 +497,14 @@ pub struct RunResult {
     pub iops: f64,
     /// Data that they moved, MB/s (10^6 bytes), reads and writes together.
     pub mb_per_s: f64,
+    /// Where the time goes: parts that add up to the mean latency; `null` without a request.
+    #[serde(default)]
+    pub time_parts_us: Option<TimeParts>,
     /// Submission to completion of all operations.
     pub latency_us: Latency,
+    /// Latencies of the tenants that the scenario marks as the focus, together; left out where it marks fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus_latency_us: Option<Latency>,
     /// Reads.
     pub read: OpStats,
     /// Writes that carry data.

@@ -1,6 +1,7 @@
 //! Tallies of requests and latencies: exact moments, and a histogram for percentiles.
 
 use crate::histogram::{Coarse, Fine, Histogram};
+use crate::parts::PartSums;
 use crate::result::{Cdf, Latency};
 use crate::survival::{Step, Survival};
 
@@ -65,11 +66,13 @@ pub(crate) struct Tally<const BITS: u32> {
     /// Data that they moved.
     pub(crate) bytes: u64,
     pub(crate) latencies: Latencies<BITS>,
+    /// Where the time of those goes whose latencies count.
+    pub(crate) parts: PartSums,
 }
 
 impl<const BITS: u32> Tally<BITS> {
     pub(crate) fn new() -> Self {
-        Tally { count: 0, bytes: 0, latencies: Latencies::new() }
+        Tally { count: 0, bytes: 0, latencies: Latencies::new(), parts: PartSums::default() }
     }
 
     /// Counts a request that finished in the measured time.
@@ -83,6 +86,7 @@ impl<const BITS: u32> Tally<BITS> {
         self.count += other.count;
         self.bytes += other.bytes;
         self.latencies.join(&other.latencies);
+        self.parts.join(&other.parts);
     }
 }
 

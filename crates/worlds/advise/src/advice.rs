@@ -9,9 +9,8 @@ use serde::Serialize;
 use crate::apply::{Commands, TargetDrive, commands};
 use crate::completion::Methods;
 use crate::confidence::Confidence;
-use crate::metric::USEFUL;
 use crate::race::{Decision, Gain, Loss, Race};
-use crate::sentence::{list, p_text};
+use crate::sentence::p_text;
 use crate::{Document, Metric, Unit};
 
 /// The recommendation for one device, for machines.
@@ -196,39 +195,23 @@ impl Advice {
 
     /// Whether the commands are to be given: a change is recommended, and not in doubt.
     pub fn is_to_be_applied(&self) -> bool {
-        !self.keep && self.confidence != Confidence::Inconclusive
+        !self.keep && self.confidence != Confidence::Inconclusive && self.recommended != self.current
     }
 }
 
-/// A difference that is more certain than this is clear.
-const CLEAR_P: f64 = 0.01;
-
-/// How sure a quiet machine's survey is, and the number behind that.
+/// How sure a quiet machine's survey is, and the number behind that: those of the point that decides.
 fn confidence(decision: &Decision) -> (Confidence, String) {
-    match (&decision.gain, &decision.unproven) {
-        (Some(gain), _) if gain.p < CLEAR_P => (Confidence::Clear, p_text(gain.p)),
-        (Some(gain), _) => (Confidence::Likely, p_text(gain.p)),
-        (None, Some((name, gain))) if gain.change.abs() > USEFUL => {
-            (Confidence::Inconclusive, format!("{name} may be better, {}", p_text(gain.p)))
-        }
-        (None, Some((_, gain))) => {
-            (Confidence::NoDifference, format!("the best differs by {:.1} %", gain.change.abs() * 100.0))
-        }
-        (None, None) if decision.ties.is_empty() => (Confidence::Clear, String::new()),
-        (None, None) => (Confidence::NoDifference, String::new()),
-    }
+    let verdict = &decision.ranking.verdict;
+    (verdict.confidence, verdict.certainty.clone())
 }
 
 fn criterion(race: &Race, decision: &Decision) -> String {
-    let ranking = &decision.ranking;
-    let better = if ranking.metric.higher_is_better() { "the highest" } else { "the lowest" };
-    let kept = race.floor() * 100.0;
-    let others = if race.points.len() > 1 { " and at every other point" } else { "" };
+    let verdict = &decision.ranking.verdict;
+    let others = if race.points.len() > 1 { ", and what is lost elsewhere counts at the same rate" } else { "" };
     format!(
-        "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; the current setting is kept unless \
-         another is significantly better, by 2 % or more (p <= 0.05)",
+        "goal {}: {} where `{}` runs{others}; the current setting is kept unless another is worth more by a useful amount",
         race.goal.name(),
-        ranking.metric.name(&ranking.focus.name()),
+        verdict.rate,
         race.points[0],
     )
 }
@@ -254,38 +237,34 @@ fn shown(gain: &Gain, whose: &str) -> String {
 fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
     let Decision { pick, ranking, ties, unproven, gain, .. } = decision;
     let focus = ranking.focus.name();
-    let figure = ranking.metric.name(&focus);
+    let figure = |gain: &Gain| Metric::of_key(&gain.metric).unwrap_or(ranking.metric).name(&focus);
     if tried < 2 {
         return format!("Keep {current}: there is no other scheduler to choose.");
     }
-    if let Some(gain) = gain {
-        let what = if gain.point == "shared" && gain.metric == ranking.metric.key() {
-            figure
-        } else {
-            format!("{} at {}", if gain.metric == "mb_per_s" { "throughput" } else { &figure }, gain.point)
-        };
-        let also = if ties.is_empty() { String::new() } else { format!("; {} would do as well", ties.join(", ")) };
-        return format!("Set {pick}: {what} {}{also}.", shown(gain, &format!("{current}'s ")));
-    }
-    match unproven {
-        Some((name, gain)) if gain.p > 0.05 || gain.p.is_nan() => {
-            format!(
-                "Keep {current}: nothing is significantly better (nearest is {name}: {figure} {}).",
-                shown(gain, "")
-            )
+    let verdict = &ranking.verdict;
+    let mut text = match (gain, unproven) {
+        (Some(gain), _) => {
+            let also = if ties.is_empty() { String::new() } else { format!("; {} may do as well", ties.join(", ")) };
+            format!("Set {pick}: {} {}{also}.", figure(gain), shown(gain, &format!("{current}'s ")))
         }
-        Some((name, gain)) => {
-            format!("Keep {current}: nothing is better by a useful amount ({name}: {figure} {}).", shown(gain, ""))
-        }
-        None if ties.is_empty() => format!("Keep {current}: it is the best here."),
-        None => format!(
-            "Keep {current}: {} not significantly different in {figure}.",
-            match ties.as_slice() {
-                [one] => format!("{one} is"),
-                all => format!("{} are", list(all)),
-            }
+        (None, Some((name, gain))) => format!(
+            "Keep {current}: nothing is shown to be better by a useful amount (nearest is {name}: {} {}).",
+            figure(gain),
+            shown(gain, "")
         ),
+        (None, None) => format!("Keep {current}: nothing else is better here."),
+    };
+    if let Some(trade) = verdict.trades.first().filter(|_| gain.is_some()) {
+        text += &format!(" {trade}");
     }
+    if let Some(next) = &verdict.next {
+        text += &format!(" The runs are too short to tell: {next}.");
+    }
+    // Why a p99 did not decide, and what was lost.
+    for caveat in verdict.caveats.iter().filter(|c| c.contains("few for a p99") || c.contains("move less")) {
+        text += &format!(" But {caveat}.");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Conditions of a decision beside the runs: which schedulers can be set, and whether the machine was quiet.
 
+use std::collections::BTreeMap;
+
 use dumbwaiter_measure::SIGNIFICANCE;
 use dumbwaiter_scenario::SchedulerSpec;
 
@@ -26,11 +28,28 @@ pub struct Conditions {
     pub busy: Option<(f64, f64)>,
     /// Probability that any bound of a comparison is wrong.
     pub error: f64,
+    /// The scheduler that was named as the one that is set.
+    pub incumbent: Option<String>,
+    /// What is set on a device, or what the kernel sets by itself, by its name.
+    pub defaults: BTreeMap<String, String>,
+    /// Part of the throughput that half the latency is worth; `None`: that of the goal.
+    pub rate: Option<f64>,
+    /// Measured error of the simulator for this kind of load, as a natural logarithm of what schedulers are worth to each other: a
+    /// smaller gain is *likely* at most. `None` for real runs, and where it is not known.
+    pub model_error: Option<f64>,
 }
 
 impl Default for Conditions {
     fn default() -> Conditions {
-        Conditions { offered: Offered::Any, busy: None, error: SIGNIFICANCE }
+        Conditions {
+            offered: Offered::Any,
+            busy: None,
+            error: SIGNIFICANCE,
+            incumbent: None,
+            defaults: BTreeMap::new(),
+            rate: None,
+            model_error: None,
+        }
     }
 }
 
@@ -39,6 +58,16 @@ impl Conditions {
     pub fn simulated() -> Conditions {
         let offered = Offered::These(KERNEL_SCHEDULERS.map(str::to_owned).to_vec());
         Conditions { offered, ..Conditions::default() }
+    }
+
+    /// What is set on this device: what was named, else what is known of it.
+    pub(crate) fn incumbent_of(&self, device: &str) -> Option<&str> {
+        self.incumbent.as_deref().or_else(|| self.kernel_default(device))
+    }
+
+    /// What is set on a device or what the kernel sets by itself, where that is known.
+    pub(crate) fn kernel_default(&self, device: &str) -> Option<&str> {
+        self.defaults.get(device).map(String::as_str)
     }
 
     /// Can the scheduler of this row be set?

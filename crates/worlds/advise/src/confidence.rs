@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// No other scheduler is better by more than 5 % (95 % confidence).
+    /// Of a change: a useful part of the gain is certain. Of keeping: nothing gains a useful amount.
     Clear,
-    /// None is better by more than 15 %, or single runs differ by more than 25 %.
+    /// Of a change: if it is not better, the loss is too small to matter. Of keeping: nothing gains more than 15 %.
     Likely,
-    /// The schedulers do not differ by an amount of practical use.
+    /// Nothing is claimed: another may gain more than 15 %.
+    Open,
+    /// Of a survey: the schedulers do not differ by an amount of practical use.
     NoDifference,
-    /// The runs cannot show which is better.
+    /// Of a survey: the runs cannot show which is better.
     Inconclusive,
 }
 
@@ -22,6 +24,7 @@ impl Confidence {
         match self {
             Confidence::Clear => "clear",
             Confidence::Likely => "likely",
+            Confidence::Open => "open",
             Confidence::NoDifference => "no difference",
             Confidence::Inconclusive => "inconclusive",
         }

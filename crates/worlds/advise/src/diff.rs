@@ -286,7 +286,7 @@ mod tests {
         let (before, after) = (document(900.0, true, 0.0), document(900.0, false, 0.0));
         let (found, said) = of_alpha(&before, &after);
         assert_eq!((found.verdict, found.a, found.b), (Change::Better, f64::INFINITY, 900.0));
-        assert!(said.ends_with("p99 latency of reads starved to 900 us: better"), "{said}");
+        assert!(said.ends_with("latency of reads starved to 100 us: better"), "{said}");
         let (found, said) = of_alpha(&after, &before);
         assert_eq!(found.verdict, Change::Worse);
         assert!(said.ends_with("900 us to starved: worse"), "{said}");

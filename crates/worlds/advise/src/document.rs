@@ -1,11 +1,13 @@
 //! The results of an experiment with its scenario and versions, and their JSON form.
 
 use crate::apply::{TargetDrive, commands};
+use crate::class_verdict;
 use crate::controls;
 use crate::provenance::Provenance;
 use crate::ranking::rank_under;
 use crate::suite::Suite;
-use crate::{Goal, Ranking, RankingRow, Recommendation, Verdict};
+use crate::suite_verdict::{self, SuiteVerdict};
+use crate::{Conditions, Goal, Ranking, RankingRow, Recommendation, Verdict};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,12 @@ pub struct Document {
     /// The goal of the recommendation.
     #[serde(default)]
     pub goal: Goal,
+    /// Part of the throughput that half the latency is worth, where it was given; left out where it is the goal's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// The scheduler that was named as the one that is set; left out where it is the drive's or the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incumbent: Option<String>,
     /// Versions of the program, the kernel and the device models, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
@@ -49,6 +57,9 @@ pub struct Document {
     /// The scenarios, where there are several; each has a variant of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<Suite>,
+    /// What the scenarios say together; left out where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite_verdict: Option<SuiteVerdict>,
     /// The recommendation for each device, by its name; with variants `DEVICE, VARIANT`.
     #[serde(default)]
     pub verdict: BTreeMap<String, Verdict>,
@@ -77,12 +88,15 @@ impl Document {
             title: title.to_string(),
             scenario,
             goal,
+            rate: None,
+            incumbent: None,
             versions,
             warnings: Vec::new(),
             notes: Vec::new(),
             load_patterns_unix_s: Vec::new(),
             until: None,
             suite: None,
+            suite_verdict: None,
             verdict: BTreeMap::new(),
             ranking: Vec::new(),
             recommendation: Vec::new(),
@@ -111,25 +125,61 @@ impl Document {
         let rankings = self.rankings();
         if let Some(suite) = &mut self.suite {
             suite.judge(&rankings);
+            self.suite_verdict = suite_verdict::judge(&suite.cases, &rankings, SIGNIFICANCE);
         }
         self.recommendation = rankings.iter().map(Recommendation::of).collect();
         self.verdict = rankings.iter().map(|r| (r.place(), r.verdict.clone())).collect();
+        self.verdict.extend(self.class_verdicts(&rankings));
         self.ranking = rankings.into_iter().flat_map(|r| r.rows).collect();
+    }
+
+    /// The verdicts for the classes of drives that were asked for, by their names, with the commands that apply them.
+    pub fn class_verdicts(&self, rankings: &[Ranking]) -> Vec<(String, Verdict)> {
+        let of = |(class, models): (&String, &Vec<String>)| class_verdict::verdicts(class, models, rankings);
+        let mut found: Vec<(String, Verdict)> = self.provenance.classes.iter().flat_map(of).collect();
+        for (name, verdict) in &mut found {
+            let class = name.split(',').next().unwrap_or_default();
+            let model = self.provenance.classes.get(class).and_then(|models| models.first());
+            if let (Some(spec), Some(model)) =
+                (verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok()), model)
+            {
+                let commands = commands(&TargetDrive::of(&self.provenance, model), &spec, self.nr_requests());
+                (verdict.apply, verdict.undo) = (commands.apply, commands.undo);
+            }
+        }
+        found
     }
 
     /// The rankings, computed from the runs, with the commands that apply their verdicts.
     pub fn rankings(&self) -> Vec<Ranking> {
         let error = self.until.as_ref().map_or(SIGNIFICANCE, |until| until.error_per_look);
-        let mut rankings = rank_under(&self.runs, self.goal, &self.provenance.conditions(error));
+        let mut rankings = rank_under(&self.runs, self.goal, &self.conditions(error));
         for ranking in &mut rankings {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
                 let commands = commands(&TargetDrive::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
-                (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
+                // Nothing is printed that changes nothing.
+                if commands.apply.first() != commands.undo.first() || commands.apply.len() != commands.undo.len() {
+                    (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
+                }
+                let before = ranking.verdict.caveats.len();
                 ranking.verdict.caveats.splice(..0, controls::caveat(&self.scenario));
+                ranking.verdict.weakened_by += ranking.verdict.caveats.len() - before;
             }
         }
         rankings
+    }
+
+    /// Conditions of a decision, beside the runs. `error` is the probability that a comparison is wrong.
+    fn conditions(&self, error: f64) -> Conditions {
+        let mut conditions = self.provenance.conditions(error);
+        for run in &self.runs {
+            if !conditions.defaults.contains_key(&run.device) {
+                let set = TargetDrive::of(&self.provenance, &run.device).previous;
+                conditions.defaults.insert(run.device.clone(), set);
+            }
+        }
+        Conditions { incumbent: self.incumbent.clone(), rate: self.rate, ..conditions }
     }
 
     /// The scheduler depth that the scenario sets.

@@ -56,13 +56,6 @@ pub(crate) fn by_seed(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus)
     groups.iter().map(once).collect()
 }
 
-/// A metric in every run of each group: equal results count each, since equal runs are no lack of runs.
-pub(crate) fn of_every_run(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
-    let defined = groups.iter().flatten().any(|run| metric.of(run, focus).is_finite());
-    let one = |run: &&RunResult| figure(metric, run, focus, defined);
-    groups.iter().map(|group| group.iter().map(one).collect()).collect()
-}
-
 /// A metric in the independent runs of each group. A run in which the focus got nothing, or in which there are no shares
 /// because of that, is the worst possible if any other run has the figure.
 pub(crate) fn figures(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
@@ -82,11 +75,6 @@ fn figure(metric: Metric, run: &RunResult, focus: &Focus, defined: bool) -> Figu
 /// Runs in which the figure is known.
 fn known(figures: &[Figure]) -> usize {
     figures.iter().filter(|f| f.known).count()
-}
-
-/// Runs that count for a recommendation: the figure is known, and the focus, whose p99 is given too, was not starved.
-pub(crate) fn valid(figures: &[Figure], focus_p99: &[Figure]) -> usize {
-    figures.iter().zip(focus_p99).filter(|(figure, focus)| figure.known && !focus.value.is_infinite()).count()
 }
 
 fn starved(figures: &[Figure]) -> usize {

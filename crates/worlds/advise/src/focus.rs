@@ -5,7 +5,7 @@ use dumbwaiter_measure::{Latency, RunResult, TenantStats};
 /// The requests whose latency the recommendation looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Focus {
-    /// Requests of these tenants; of several, the tenant with the worst p99.
+    /// Requests of these tenants, of several together.
     Tenants(Vec<String>),
     /// All reads: applications usually wait for them.
     Reads,
@@ -37,6 +37,11 @@ impl Focus {
         if let Some((i, _)) = least {
             return Focus::Tenants(vec![first.tenants[i].name.clone()]);
         }
+        // Reads that wait for ever are reads too.
+        let starved = |run: &&RunResult| run.read.count == 0 && run.read.latency_us.unfinished > 0;
+        if runs.iter().any(starved) {
+            return Focus::Reads;
+        }
         let (reads, all) = runs.iter().fold((0u64, 0u64), |(r, a), run| (r + run.read.count, a + run.completed));
         if reads > 0 && reads.saturating_mul(20) >= all { Focus::Reads } else { Focus::All }
     }
@@ -63,6 +68,24 @@ impl Focus {
         self.groups(run).map(|(_, latency)| latency)
     }
 
+    /// Their latencies in a run, those of several tenants together: as the recorder has merged them, else without the shape of their
+    /// sum.
+    pub(crate) fn pooled(&self, run: &RunResult) -> Latency {
+        let (mut parts, mut finished): (Vec<&Latency>, u64) = (Vec::new(), 0);
+        for (count, latency) in self.groups(run) {
+            parts.push(latency);
+            finished += count;
+        }
+        let marked = || run.tenants.iter().filter(|tenant| tenant.focus).map(|tenant| tenant.name.as_str());
+        let pooled = match (parts.as_slice(), self, &run.focus_latency_us) {
+            ([], ..) => Latency::default(),
+            ([one], ..) => (*one).clone(),
+            (_, Focus::Tenants(names), Some(merged)) if marked().eq(names.iter().map(String::as_str)) => merged.clone(),
+            (parts, ..) => joined(parts),
+        };
+        Latency { samples: if finished == 0 { 0 } else { pooled.samples }, ..pooled }
+    }
+
     /// The 99th percentile of the latency of these requests in a run, us: of several tenants the worst. Infinite if one of
     /// them waits and got nothing, NaN if none wanted anything.
     pub fn p99_us(&self, run: &RunResult) -> f64 {
@@ -79,17 +102,6 @@ impl Focus {
         }
     }
 
-    /// Latencies in a run that the percentile rests on; of several tenants the smallest number.
-    pub(crate) fn samples(&self, run: &RunResult) -> u64 {
-        self.latencies(run).map(|latency| latency.samples).min().unwrap_or(0)
-    }
-
-    /// Part of their latencies in a run of which only a lower bound is known, 0 to 1: unfinished I/Os that waited longer than any
-    /// that finished. Of several tenants the largest.
-    pub(crate) fn unknown_share(&self, run: &RunResult) -> f64 {
-        self.latencies(run).map(|latency| 1.0 - latency.known_to).fold(0.0, f64::max)
-    }
-
     /// Its name in texts: `reads`, `all requests`, `desktop`.
     pub fn name(&self) -> String {
         match self {
@@ -97,5 +109,27 @@ impl Focus {
             Focus::Reads => "reads".to_string(),
             Focus::All => "all requests".to_string(),
         }
+    }
+}
+
+/// Latencies of several groups: the mean is exact, percentiles are the worst of theirs.
+fn joined(parts: &[&Latency]) -> Latency {
+    let (samples, unfinished) = (parts.iter().map(|l| l.samples).sum(), parts.iter().map(|l| l.unfinished).sum());
+    let weighted = |of: fn(&Latency) -> f64| {
+        let of_all = parts.iter().filter(|l| l.samples > 0).map(|l| of(l) * l.samples as f64);
+        of_all.sum::<f64>() / samples as f64
+    };
+    let worst = |of: fn(&Latency) -> f64| parts.iter().map(|l| of(l)).fold(f64::NAN, f64::max);
+    Latency {
+        samples,
+        unfinished,
+        known_to: parts.iter().map(|l| l.known_to).fold(f64::NAN, f64::min),
+        mean: weighted(|l| l.mean),
+        p50: worst(|l| l.p50),
+        p95: worst(|l| l.p95),
+        p99: worst(|l| l.p99),
+        p99_9: worst(|l| l.p99_9),
+        max: worst(|l| l.max),
+        stddev: worst(|l| l.stddev),
     }
 }

@@ -1,23 +1,21 @@
-//! The goal of a user, and the metrics that decide for it.
+//! The goal of a user: an exchange rate between latency, throughput and shares.
 
-use dumbwaiter_measure::RunResult;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Metric;
+use crate::answer::Rates;
 
-/// The goal of a user: the metric to optimise, among the schedulers that keep a given part of
-/// the best throughput.
+/// The goal of a user: what latency, throughput and shares are worth to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// The lowest p99 of the focus within 10 % of the best throughput.
+    /// Half the latency is worth a third of the throughput.
     #[default]
     Balanced,
-    /// The lowest p99 of the focus, if at least half of the best throughput is kept.
+    /// Half the latency is worth half of the throughput.
     Latency,
-    /// The highest throughput.
+    /// Half the latency is worth 5 % of the throughput.
     Throughput,
-    /// The lowest share error within 20 % of the best throughput.
+    /// Half the latency is worth 16 % of the throughput, and a share error of 10 % in place of 20 % a third of it.
     Fairness,
 }
 
@@ -25,19 +23,14 @@ impl Goal {
     /// All goals.
     pub const ALL: [Goal; 4] = [Goal::Balanced, Goal::Latency, Goal::Throughput, Goal::Fairness];
 
-    /// Its name on the command line, the metric to optimise, and the throughput to keep.
-    fn row(self) -> (&'static str, Metric, f64) {
-        match self {
-            Goal::Balanced => ("balanced", Metric::FocusP99, 0.9),
-            Goal::Latency => ("latency", Metric::FocusP99, 0.5),
-            Goal::Throughput => ("throughput", Metric::MbPerS, 0.0),
-            Goal::Fairness => ("fairness", Metric::ShareError, 0.8),
-        }
-    }
-
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        self.row().0
+        match self {
+            Goal::Balanced => "balanced",
+            Goal::Latency => "latency",
+            Goal::Throughput => "throughput",
+            Goal::Fairness => "fairness",
+        }
     }
 
     /// The goal of this name.
@@ -45,31 +38,8 @@ impl Goal {
         Goal::ALL.into_iter().find(|goal| goal.name() == name)
     }
 
-    /// The metric to optimise.
-    pub fn metric(self) -> Metric {
-        self.row().1
-    }
-
-    /// The deciding metrics, most important first. A later metric decides where the earlier ones show no practical difference.
-    pub(crate) fn criteria(self, runs: &[&RunResult]) -> Vec<Metric> {
-        let weights_differ = runs.iter().any(|run| {
-            let mut due = run.tenants.iter().map(|tenant| tenant.weight);
-            due.next().is_some_and(|first| due.any(|weight| weight != first))
-        });
-        let applications = [Metric::StartUp, Metric::DroppedFrames];
-        let shares = weights_differ.then_some(Metric::ShareError);
-        match self {
-            Goal::Balanced | Goal::Latency => {
-                let latencies = applications.into_iter().chain([Metric::FocusP99]);
-                latencies.chain(shares).chain([Metric::MbPerS]).collect()
-            }
-            Goal::Throughput => vec![Metric::MbPerS, Metric::FocusP99],
-            Goal::Fairness => vec![Metric::ShareError, Metric::FocusP99, Metric::MbPerS],
-        }
-    }
-
-    /// The throughput to keep, as a part of the best scheduler's, 0 to 1.
-    pub fn throughput_floor(self) -> f64 {
-        self.row().2
+    /// Its exchange rates.
+    pub fn rates(self) -> Rates {
+        Rates::of(self)
     }
 }

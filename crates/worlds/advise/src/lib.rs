@@ -4,13 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod answer;
 mod apply;
 mod bounds;
+mod class_verdict;
 pub mod completion;
 mod conditions;
 mod confidence;
 mod controls;
-mod decision;
 mod diff;
 mod document;
 mod figures;
@@ -25,6 +26,7 @@ mod recommend;
 mod row;
 mod sentence;
 mod suite;
+mod suite_verdict;
 #[cfg(test)]
 mod test_runs;
 pub mod tune;
@@ -32,6 +34,7 @@ mod usage;
 mod verdict;
 
 pub use advice::{Advice, Survey, advice};
+pub use answer::{Decision, FrontierMember, Losing, Rates};
 pub use apply::{Attribute, Commands, TargetDrive, commands, commands_with};
 pub use bounds::Worse;
 pub use conditions::{Conditions, KERNEL_SCHEDULERS, Offered};
@@ -46,7 +49,8 @@ pub use metric::{Extent, Metric, Scale, USEFUL, Unit};
 pub use provenance::{Drive, DriveKind, Machine, Provenance};
 pub use ranking::{Ranking, rank, rank_under};
 pub use recommend::Recommendation;
-pub use row::{Axes, Estimate, RankingRow};
+pub use row::{Axes, Estimate, RankingRow, Worth};
 pub use suite::{Suite, SuiteCase, SuiteLine, SuiteTotal};
+pub use suite_verdict::{SuiteAgainst, SuiteVerdict};
 pub use usage::Usage;
 pub use verdict::Verdict;

@@ -1,6 +1,6 @@
 //! The metrics that schedulers are compared by: a row each, from which every table, format and sentence takes them.
 
-use dumbwaiter_measure::{PlayerStats, RunResult, StartUpStats, count_text, latency_text, rate_text};
+use dumbwaiter_measure::{Latency, PlayerStats, RunResult, StartUpStats, count_text, latency_text, rate_text};
 
 use crate::focus::Focus;
 
@@ -116,6 +116,23 @@ metrics! {
         key: "write_p99_us", name: "p99 latency of writes", heading: "write p99", of: |run, _| run.write.latency_us.p99,
         is_known: |run, _| run.write.latency_us.is_known(0.99),
         extent: Extent::FirstScreen, place: 70, shown_if: mixed,
+    }
+    /// Mean latency of the [`Focus`], us.
+    FocusMean {
+        key: "focus_mean_us", name: "mean latency", heading: "mean", of_focus: true, of: |run, focus| of_focus(run, focus, |l| l.mean),
+        is_known: |run, focus| focus.pooled(run).is_known(1.0),
+        is_starved: |run, focus| focus.count(run) == 0, extent: Extent::FirstScreen, place: 45,
+    }
+    /// 95th percentile of the latency of the [`Focus`], us.
+    FocusP95 {
+        key: "focus_p95_us", name: "p95 latency", heading: "p95", of_focus: true, of: |run, focus| of_focus(run, focus, |l| l.p95),
+        is_known: |run, focus| focus.pooled(run).is_known(0.95),
+        is_starved: |run, focus| focus.count(run) == 0, extent: Extent::Page, place: 48,
+    }
+    /// Requests of the [`Focus`] whose latency was measured.
+    FocusRequests {
+        key: "focus_requests", name: "requests", heading: "n", of_focus: true, unit: Unit::Count, higher_is_better: true,
+        of: |run, focus| focus.pooled(run).samples as f64, extent: Extent::FirstScreen, place: 52,
     }
     /// 99th percentile of the latency of the [`Focus`], us.
     FocusP99 {
@@ -302,6 +319,12 @@ fn start_up_s(of: &StartUpStats) -> f64 {
     if of.count > 0 && of.started == 0 { f64::INFINITY } else { of.mean_s }
 }
 
+/// A latency of the focus: infinite where it waits and got nothing, NaN where it wanted nothing.
+fn of_focus(run: &RunResult, focus: &Focus, of: fn(&Latency) -> f64) -> f64 {
+    let latency = focus.pooled(run);
+    if latency.samples == 0 && latency.unfinished > 0 { f64::INFINITY } else { of(&latency) }
+}
+
 fn rejected_percent(run: &RunResult) -> f64 {
     if run.rejected == 0 { f64::NAN } else { 100.0 * run.rejected as f64 / (run.rejected + run.requests) as f64 }
 }
@@ -326,6 +349,8 @@ pub enum Unit {
     MbPerS,
     /// Requests per second.
     Iops,
+    /// A number of requests.
+    Count,
     /// Times in us.
     Us,
     /// Times in s.
@@ -404,6 +429,7 @@ impl Unit {
         let (name, divisor, decimals) = match self {
             Unit::MbPerS => ("MB/s", 1.0, None),
             Unit::Iops => return Scale { name: "IOPS", divisor: 1.0, decimals: None },
+            Unit::Count => ("", 1.0, Some(0)),
             Unit::Seconds => ("s", 1.0, Some(2)),
             Unit::Percent => ("%", 1.0, Some(1)),
             Unit::Part | Unit::Index(_) => ("", 1.0, Some(3)),

@@ -27,6 +27,9 @@ pub struct Provenance {
     /// Kinds of the simulated drives, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, DriveKind>,
+    /// Classes of drives that were asked for, and the models that stand for each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub classes: BTreeMap<String, Vec<String>>,
 }
 
 /// A kind of drive, by which Linux names it and chooses its scheduler.
@@ -95,6 +98,7 @@ impl Provenance {
             offered: Offered::These(offered),
             busy: busy.map(|machine| (machine.load_before, f64::from(machine.cpus))),
             error,
+            ..Conditions::default()
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The order of runs in a survey, and the decision from their results. It needs results only, so tests need no device.
 //!
-//! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
-//! there is ruled out, however low its latency.
+//! The first point decides, by the rule of `compare` for the goal: what is set is kept unless another is worth more. The others are
+//! guards: what a scheduler loses there in throughput, at the goal's exchange rate, counts against what it gains.
 
-use crate::decision::Replication;
-use crate::ranking::rank_by;
-use crate::{Conditions, Focus, Goal, Metric, Ranking};
-use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, holm, paired, welch};
+use crate::answer::{HARMFUL, USEFUL_GAIN};
+use crate::ranking::rank_under;
+use crate::{Conditions, Confidence, Focus, Goal, Metric, Ranking, Rates};
+use dumbwaiter_measure::{RunResult, Sample, paired, welch};
 
 /// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
 pub const ROUNDS_MIN: usize = 3;
@@ -18,8 +18,6 @@ const DROP: f64 = 0.01;
 const SURE: usize = 4;
 /// Runs at a guard point at most, where it is in doubt.
 const GUARD_RUNS_MAX: usize = 6;
-/// Means nearer than this are the same for all practical purposes.
-const SAME: f64 = 0.02;
 
 /// The contestants and the rules of a race.
 pub struct Race {
@@ -49,7 +47,7 @@ pub struct Loss {
     pub scheduler: String,
     /// Name of the point.
     pub point: String,
-    /// Its part of the best throughput there.
+    /// Its part there of the throughput of what is set.
     pub share: f64,
     /// Probability of such a loss by chance.
     pub p: f64,
@@ -60,21 +58,22 @@ impl Loss {
     pub fn sentence(&self, recommended: &str) -> String {
         let effect = if self.scheduler == recommended { "loses throughput" } else { "is ruled out" };
         let Loss { scheduler, point, share, p } = self;
-        format!("{scheduler} {effect}: {:.0} % of the best throughput at {point} (p = {p:.3}).", share * 100.0)
+        format!("{scheduler} {effect}: {:.0} % of what is moved now at {point} (p = {p:.3}).", share * 100.0)
     }
 }
 
-/// A scheduler below the throughput floor at a point.
+/// A scheduler that moves less at a guard than what is set.
 struct Below {
     point: usize,
     index: usize,
-    /// The scheduler with the highest throughput there.
-    best: usize,
     runs: usize,
     /// Not by chance.
     sure: bool,
     loss: Loss,
 }
+
+/// A loss at a guard that is smaller than this is none.
+const LOSS_FROM: f64 = 0.9;
 
 /// A difference between what is set and what is recommended.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -91,7 +90,7 @@ pub struct Gain {
     pub change: f64,
     /// 95 % confidence interval of `change`.
     pub ci95: [f64; 2],
-    /// Probability of such a difference by chance, corrected for the number of schedulers or methods that were compared.
+    /// Probability of such a difference by chance.
     pub p: f64,
 }
 
@@ -102,9 +101,9 @@ pub struct Decision {
     pub pick: String,
     /// The pick is what is set.
     pub keep: bool,
-    /// Of those that lose nothing, at the point that decides.
+    /// Of those that are not ruled out, at the point that decides.
     pub ranking: Ranking,
-    /// Schedulers ruled out by lost throughput.
+    /// Schedulers that lose throughput at a guard; those that it rules out are not in the ranking.
     pub losses: Vec<Loss>,
     /// Against what is set; none where that is kept.
     pub gain: Option<Gain>,
@@ -130,57 +129,65 @@ impl Race {
         self.runs(results, point, name).iter().map(|r| (r.seed, value(r))).collect()
     }
 
-    /// Part of the best throughput that must be kept at every point.
-    pub fn floor(&self) -> f64 {
-        if self.goal == Goal::Throughput { Goal::Balanced.throughput_floor() } else { self.goal.throughput_floor() }
+    fn current(&self) -> Option<usize> {
+        self.schedulers.iter().position(|name| *name == self.current)
     }
 
-    /// Schedulers whose mean is below the floor, at every point where all have run often enough.
+    /// Schedulers that move less at a guard than what is set, where both have run often enough.
     fn below(&self, results: &[RunResult]) -> Vec<Below> {
         let mut found = Vec::new();
-        for (point, name) in self.points.iter().enumerate() {
+        let Some(current) = self.current() else { return found };
+        for (point, name) in self.points.iter().enumerate().skip(1) {
             let all: Vec<Vec<(u64, f64)>> =
                 self.schedulers.iter().map(|name| self.samples(results, point, name, Metric::MbPerS)).collect();
             if all.iter().any(|s| s.len() < GUARD_ROUNDS) {
                 continue;
             }
             let means: Vec<f64> = all.iter().map(|s| sample(s).mean).collect();
-            let best = (0..means.len()).fold(0, |best, i| if means[i] > means[best] { i } else { best });
             for (index, label) in self.schedulers.iter().enumerate() {
-                let share = means[index] / means[best];
-                if share < self.floor() {
-                    let p = Contrast::of(&all[best], &all[index]).p;
+                let share = means[index] / means[current];
+                if index != current && share < LOSS_FROM {
+                    let p = Contrast::of(&all[current], &all[index]).p;
                     let loss = Loss { scheduler: label.clone(), point: (*name).to_owned(), share, p };
-                    let runs = all[index].len().min(all[best].len());
-                    // There is one point that decides, but many guards.
-                    let sure = if point == 0 { p <= SIGNIFICANCE } else { p <= DROP && runs >= SURE };
-                    found.push(Below { point, index, best, runs: all[index].len(), sure, loss });
+                    let runs = all[index].len().min(all[current].len());
+                    found.push(Below { point, index, runs: all[index].len(), sure: p <= DROP && runs >= SURE, loss });
                 }
             }
         }
         found
     }
 
-    /// The schedulers that are not ruled out (where all are, those that lose least), and the losses.
+    /// The schedulers that are not ruled out, and the losses: one is out where what it gains at the point that decides is not worth what
+    /// it loses at a guard. What is set never is.
     fn keepers(&self, results: &[RunResult]) -> (Vec<usize>, Vec<Loss>) {
+        let all: Vec<usize> = (0..self.schedulers.len()).collect();
         let losses: Vec<(usize, Loss)> =
             self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.index, b.loss)).collect();
-        let worst = |index: usize| losses.iter().filter(|(w, _)| *w == index).map(|(_, l)| l.share).fold(1.0, f64::min);
-        let mut keepers: Vec<usize> = (0..self.schedulers.len()).filter(|index| worst(*index) >= 1.0).collect();
-        if keepers.is_empty() {
-            let least = (0..self.schedulers.len()).map(worst).fold(0.0, f64::max);
-            keepers = (0..self.schedulers.len()).filter(|index| worst(*index) >= least - SAME).collect();
+        if losses.is_empty() {
+            return (all, Vec::new());
         }
-        (keepers, losses.into_iter().map(|(_, loss)| loss).collect())
+        let ranking = self.ranking(results, &all);
+        let rate = Rates::of(self.goal).throughput;
+        let gain = |index: usize| {
+            let row = ranking.as_ref()?.rows.iter().find(|row| row.scheduler == self.schedulers[index])?;
+            row.worth.map(|of| of.gain)
+        };
+        let worst = |index: usize| losses.iter().filter(|(w, _)| *w == index).map(|(_, l)| l.share).fold(1.0, f64::min);
+        let pays = |index: &usize| {
+            let lost = -rate * libm::log(worst(*index).max(TINY));
+            lost <= 0.0 || gain(*index).is_some_and(|gain| gain - lost >= USEFUL_GAIN)
+        };
+        (all.into_iter().filter(pays).collect(), losses.into_iter().map(|(_, loss)| loss).collect())
     }
 
-    /// The ranking of those that lose nothing, at the point that decides.
+    /// The ranking of these at the point that decides.
     fn ranking(&self, results: &[RunResult], keepers: &[usize]) -> Option<Ranking> {
         let mut runs: Vec<RunResult> =
             keepers.iter().flat_map(|index| self.runs(results, 0, &self.schedulers[*index])).cloned().collect();
         // The sentence names the device; the point is named elsewhere.
         runs.iter_mut().for_each(|run| run.variant = String::new());
-        rank_by(&runs, self.goal, Replication::Adaptive, &Conditions::default()).into_iter().next()
+        let conditions = Conditions { incumbent: Some(self.current.clone()), ..Conditions::default() };
+        rank_under(&runs, self.goal, &conditions).into_iter().next()
     }
 
     /// The next runs; none when all is decided.
@@ -208,7 +215,8 @@ impl Race {
         for b in self.below(results).into_iter().filter(|b| b.point > 0 && !b.sure && b.runs < GUARD_RUNS_MAX) {
             let name = &self.schedulers[b.index];
             if keepers.contains(&b.index) && (leader.as_ref() == Some(name) || *name == self.current) {
-                heats.push(Heat { point: b.point, schedulers: vec![b.best, b.index] });
+                let current = self.current().filter(|current| *current != b.index);
+                heats.push(Heat { point: b.point, schedulers: current.into_iter().chain([b.index]).collect() });
             }
         }
         heats
@@ -218,21 +226,12 @@ impl Race {
     fn live(&self, results: &[RunResult]) -> Vec<usize> {
         let (keepers, _) = self.keepers(results);
         let Some(ranking) = self.ranking(results, &keepers) else { return keepers };
-        let of = |index: usize| self.samples(results, 0, &self.schedulers[index], ranking.metric);
-        let Some(leader) = keepers.iter().copied().find(|index| self.schedulers[*index] == ranking.rows[0].scheduler)
-        else {
-            return keepers;
-        };
-        let first = of(leader);
-        let doubtful: Vec<usize> =
-            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.index).collect();
-        let open = |index: usize| {
-            let own = of(index);
-            let few = own.len() < SURE || first.len() < SURE;
-            let contrast = Contrast::of(&first, &own);
-            few || doubtful.contains(&index) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
-        };
-        keepers.iter().copied().filter(|index| *index == leader || open(*index)).collect()
+        let few = |index: usize| self.runs(results, 0, &self.schedulers[index]).len() < SURE;
+        let decided = ranking.verdict.confidence == Confidence::Clear;
+        let row = |index: usize| ranking.rows.iter().find(|row| row.scheduler == self.schedulers[index]);
+        let may_gain = |index: usize| row(index).and_then(|row| row.worth).is_none_or(|of| of.at_most > USEFUL_GAIN);
+        let is_current = |index: usize| self.schedulers[index] == self.current;
+        keepers.iter().copied().filter(|i| few(*i) || !decided && (is_current(*i) || may_gain(*i))).collect()
     }
 
     /// The outcome; `None` if the current scheduler has not run twice yet.
@@ -244,47 +243,29 @@ impl Race {
         let (keepers, losses) = self.keepers(results);
         let keepers: Vec<usize> = keepers.into_iter().filter(|index| enough(&self.schedulers[*index])).collect();
         let ranking = self.ranking(results, &keepers)?;
-        let winner = ranking.rows[0].scheduler.clone();
-        let gain = |metric: Metric, point: usize, to: &str| {
-            let of = |name: &str| self.samples(results, point, name, metric);
-            gain(self.points[point], metric, &of(&self.current), &of(to))
+        let pick = ranking.rows[0].scheduler.clone();
+        let worth = |name: &str| ranking.rows.iter().find(|row| row.scheduler == name).and_then(|row| row.worth);
+        // The figure that brings the gain: latency, or else throughput.
+        let compared = |to: &str| -> Gain {
+            let of = |metric: Metric| {
+                let of = |name: &str| self.samples(results, 0, name, metric);
+                gain(self.points[0], metric, &of(&self.current), &of(to))
+            };
+            let latency = of(ranking.metric);
+            let better = |of: &Gain, metric: Metric| metric.better(of.then, of.now);
+            let rate = of(Metric::MbPerS);
+            if !better(&latency, ranking.metric) && better(&rate, Metric::MbPerS) { rate } else { latency }
         };
-        // p values of the differences of the others from one, corrected for their number.
-        let p_values = |from: &str| -> Vec<(&String, f64)> {
-            let of = |name: &str| self.samples(results, 0, name, ranking.metric);
-            let others: Vec<&String> =
-                keepers.iter().map(|index| &self.schedulers[*index]).filter(|name| *name != from).collect();
-            let p: Vec<f64> = others.iter().map(|name| Contrast::of(&of(from), &of(name)).p).collect();
-            others.into_iter().zip(holm(&p)).collect()
-        };
-        let loses = losses.iter().filter(|l| l.scheduler == self.current).min_by(|a, b| a.share.total_cmp(&b.share));
-        let current_is_in = keepers.iter().any(|index| self.schedulers[*index] == self.current);
-        let (pick, proven, unproven) = if winner == self.current {
-            (winner, None, None)
-        } else if let Some(loss) = loses.filter(|_| !current_is_in) {
-            let point = self.points.iter().position(|p| *p == loss.point).unwrap_or(0);
-            let difference = gain(Metric::MbPerS, point, &winner);
-            // A loss to some scheduler does not show that the winner has more throughput.
-            if difference.then > difference.now && difference.p <= SIGNIFICANCE {
-                (winner, Some(difference), None)
-            } else {
-                (self.current.clone(), None, Some((winner, difference)))
-            }
-        } else {
-            // The winner is the best of several, each of which was compared with what is set.
-            let found = p_values(&self.current).into_iter().find(|(name, _)| **name == winner);
-            let difference = Gain { p: found.map_or(f64::NAN, |(_, p)| p), ..gain(ranking.metric, 0, &winner) };
-            let better = ranking.metric.better(difference.then, difference.now);
-            // The current setting stays, unless another is better by more than chance and by an amount that can be noticed.
-            if better && difference.p <= SIGNIFICANCE && difference.change.abs() > SAME {
-                (winner, Some(difference), None)
-            } else {
-                (self.current.clone(), None, better.then_some((winner, difference)))
-            }
-        };
-        let tied = p_values(&pick).into_iter().filter(|(_, p)| *p > SIGNIFICANCE);
-        let ties = tied.map(|(name, _)| name.clone()).collect();
-        Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: proven, ties, unproven })
+        let keep = pick == self.current;
+        let proven = (!keep).then(|| compared(&pick));
+        let others = keepers.iter().map(|index| &self.schedulers[*index]).filter(|name| **name != self.current);
+        let most = |name: &&String| worth(name).map_or(f64::NEG_INFINITY, |of| of.gain);
+        let nearest = others.reduce(|a, b| if most(&b) > most(&a) { b } else { a });
+        let unproven = nearest.filter(|name| keep && most(name) > 0.0).map(|name| (name.clone(), compared(name)));
+        let tied = |name: &&String| **name != pick && worth(name).is_none_or(|of| of.at_most > -HARMFUL);
+        let ties = keepers.iter().map(|index| &self.schedulers[*index]).filter(tied);
+        let ties = ties.filter(|name| keep || **name != self.current).cloned().collect();
+        Some(Decision { keep, pick, ranking, losses, gain: proven, ties, unproven })
     }
 }
 
@@ -326,11 +307,6 @@ impl Contrast {
         let mean = then - now;
         let ci95 = [(mean - half).exp_m1(), (mean + half).exp_m1()];
         Contrast { ci95, p }
-    }
-
-    /// Is the whole confidence interval within [`SAME`]?
-    fn is_none(&self) -> bool {
-        self.ci95[0] > -SAME && self.ci95[1] < SAME
     }
 }
 

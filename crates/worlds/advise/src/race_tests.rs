@@ -76,21 +76,22 @@ fn everybody_is_screened_and_a_clear_winner_ends_the_race() {
     assert_eq!((decision.pick.as_str(), decision.keep), ("kyber", false));
     let gain = decision.gain.unwrap();
     assert!(gain.p < 0.01 && (gain.change + 2.0 / 3.0).abs() < 0.05, "{gain:?}");
-    assert_eq!((gain.metric.as_str(), gain.point.as_str()), ("focus_p99_us", "shared"));
-    assert!(decision.ties.is_empty());
+    assert_eq!((gain.metric.as_str(), gain.point.as_str()), ("focus_mean_us", "shared"));
 }
 
 #[test]
 fn a_tie_keeps_what_is_set_and_goes_on_as_long_as_there_is_time() {
-    for current in ["none", "mq-deadline"] {
-        let race = race(&["none", "mq-deadline"], current);
-        let natures = [("none", 500.0, 100.0, 100.0, 0.3), ("mq-deadline", 490.0, 100.0, 100.0, 0.3)];
-        let results = raced(&race, &natures, 12);
-        assert!(!race.next(&results).is_empty(), "more runs could tell more");
+    for current in ["none", "deadline"] {
+        let race = race(&["none", "deadline"], current);
+        let natures = [("none", 500.0, 100.0, 100.0, 0.3), ("deadline", 490.0, 100.0, 100.0, 0.3)];
+        let results = raced(&race, &natures, 10);
+        let all: Vec<usize> = (0..2).collect();
+        let said = race.ranking(&results, &all).unwrap().verdict;
+        assert!(!race.next(&results).is_empty(), "more runs could tell more: {said:?}");
         let decision = race.decide(&results).unwrap();
         assert_eq!((decision.pick.as_str(), decision.keep), (current, true));
         assert!(decision.gain.is_none());
-        let other = if current == "none" { "mq-deadline" } else { "none" };
+        let other = if current == "none" { "deadline" } else { "none" };
         assert_eq!(decision.ties, [other]);
     }
 }
@@ -109,9 +110,9 @@ fn equals_that_hardly_scatter_end_the_race() {
 #[test]
 fn who_wins_in_latency_and_loses_throughput_is_out() {
     let race = race(&["none", "bfq", "kyber"], "none");
-    // bfq has the lowest latency, but loses a third of the deep reads; kyber is a little better than none.
+    // bfq has the lowest latency, but loses a third of the deep reads, which is worth more; kyber is a little better than none.
     let natures =
-        [("none", 900.0, 100.0, 100.0, 0.02), ("bfq", 100.0, 98.0, 67.0, 0.02), ("kyber", 700.0, 99.0, 97.0, 0.02)];
+        [("none", 900.0, 100.0, 100.0, 0.02), ("bfq", 560.0, 98.0, 67.0, 0.02), ("kyber", 700.0, 99.0, 97.0, 0.02)];
     let results = raced(&race, &natures, 50);
     let decision = race.decide(&results).unwrap();
     assert_eq!(decision.pick, "kyber");
@@ -130,27 +131,26 @@ fn what_is_set_goes_if_it_loses_throughput() {
     let decision = race.decide(&raced(&race, &natures, 50)).unwrap();
     assert_eq!((decision.pick.as_str(), decision.keep), ("none", false));
     let gain = decision.gain.unwrap();
-    assert_eq!((gain.metric.as_str(), gain.point.as_str()), ("mb_per_s", "shared"), "where it loses most");
+    assert_eq!((gain.metric.as_str(), gain.point.as_str()), ("mb_per_s", "shared"), "the latency is worse");
     assert!(gain.change > 0.5);
 }
 
 #[test]
-fn the_current_scheduler_stays_unless_the_pick_is_significantly_better() {
+fn the_current_scheduler_stays_unless_the_pick_is_surely_not_worse() {
     let race = race(&["none", "bfq", "kyber"], "bfq");
     let mut results: Vec<RunResult> = Vec::new();
-    // kyber has the lowest latency, and a little more throughput than bfq, or less.
-    for (round, mb) in [(0, 95.0), (1, 80.0), (2, 112.0), (3, 84.0), (4, 100.0)] {
+    // kyber has a much lower latency, or a higher one.
+    for (round, us) in [(0, 300.0), (1, 1700.0), (2, 250.0), (3, 1500.0), (4, 310.0)] {
         let small = round as f64 / 10.0;
         results.push(run("shared", "none", round, 900.0 + small, 100.0 + small));
-        results.push(run("shared", "bfq", round, 900.0 + small, 85.0 - small));
-        results.push(run("shared", "kyber", round, 300.0 + small, mb));
+        results.push(run("shared", "bfq", round, 900.0 + small, 100.0 - small));
+        results.push(run("shared", "kyber", round, us, 100.0));
         results.extend(race.schedulers.iter().map(|index| run("deep", index, round, 900.0, 100.0 + small)));
     }
     let decision = race.decide(&results).unwrap();
-    assert_eq!(decision.losses.iter().map(|l| l.scheduler.as_str()).collect::<Vec<_>>(), ["bfq"]);
     assert_eq!((decision.pick.as_str(), decision.keep), ("bfq", true));
     let (best, gain) = decision.unproven.unwrap();
-    assert!(best == "kyber" && gain.p > 0.05 && gain.metric == "mb_per_s", "{best} {gain:?}");
+    assert!(best == "kyber" && gain.p > 0.05, "{best} {gain:?}");
 }
 
 #[test]
@@ -172,12 +172,13 @@ fn a_doubtful_loss_is_looked_at_again_before_it_counts() {
 }
 
 #[test]
-fn where_all_lose_at_a_guard_the_smallest_loss_is_recommended() {
+fn a_loss_elsewhere_is_weighed_against_the_gain_and_said() {
     let race = race(&["none", "bfq"], "none");
     let natures = [("none", 900.0, 60.0, 100.0, 0.01), ("bfq", 300.0, 100.0, 80.0, 0.01)];
     let decision = race.decide(&raced(&race, &natures, 50)).unwrap();
     assert_eq!(decision.pick, "bfq");
-    assert_eq!(decision.losses.len(), 2);
+    assert_eq!(decision.losses.len(), 1);
+    assert!(decision.losses[0].sentence("bfq").starts_with("bfq loses throughput: 80 % of what is moved now at deep"));
 }
 
 #[test]
@@ -216,5 +217,4 @@ fn noise_that_both_share_hides_nothing() {
     // The same figures in other rounds are as good as none.
     let shifted: Vec<(u64, f64)> = b.iter().map(|(round, v)| (round + 100, *v)).collect();
     assert!(Contrast::of(&a, &shifted).p > 0.3);
-    assert!(!apart.is_none() && Contrast::of(&a, &a).is_none());
 }

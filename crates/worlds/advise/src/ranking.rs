@@ -1,12 +1,12 @@
 //! Ranks the schedulers of an experiment per device, and picks the one to recommend.
 
+use crate::answer::{Against, Answer, Field, Objective, answer, incumbent, rates};
 use crate::conditions::Conditions;
-use crate::decision::{Decision, Field, Replication, decide};
 use crate::figures::{estimates, figures};
 use crate::focus::Focus;
 use crate::goal::Goal;
 use crate::metric::Metric;
-use crate::row::{Axes, RankingRow};
+use crate::row::{Axes, RankingRow, Worth};
 use crate::verdict::Verdict;
 use dumbwaiter_measure::{Difference, RunResult};
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ pub struct Ranking {
     pub variant: String,
     /// The goal that the schedulers were ranked by.
     pub goal: Goal,
-    /// The metric that decided: the goal's, or that of `balanced` where the goal's is undefined.
+    /// The figure to look at first.
     pub metric: Metric,
     /// The requests whose latency counted.
     pub focus: Focus,
-    /// The schedulers, the recommended one first.
+    /// The schedulers, the one that is kept or recommended first.
     pub rows: Vec<RankingRow>,
     /// The recommendation, and how sure it is.
     pub verdict: Verdict,
@@ -50,30 +50,18 @@ impl Ranking {
     }
 }
 
-/// Ranks schedulers (each with its block layer and completion method) per device and variant, in order of appearance. Runs may come in any
-/// order; it decides only between schedulers that are equal in everything else. Any scheduler may be recommended; see [`rank_under`].
-///
-/// The leader is found in steps: those with as many valid replicates as any (one that starved the focus is
-/// not valid, nor one in which the deciding metric is undefined or just a lower bound); of these those that keep
-/// [`Goal::throughput_floor`] of the best throughput among them; of these, criterion by criterion, those within a useful
-/// difference of the best: with goal `balanced` the start-up time or the dropped frames of applications, the p99 of the focus,
-/// the share error where weights differ, the throughput. Of equals the one that costs the least processor time leads.
+/// Ranks schedulers (each with its block layer and completion method) per device and variant, in order of appearance. Any scheduler may
+/// be recommended; see [`rank_under`]. What is set is not known, so that the first in a fixed order stands in for it.
 pub fn rank(runs: &[RunResult], goal: Goal) -> Vec<Ranking> {
-    rank_by(runs, goal, Replication::Equal, &Conditions::default())
+    rank_under(runs, goal, &Conditions::default())
 }
 
-/// [`rank`], where only what the conditions offer may be recommended.
+/// Ranks schedulers by what they are worth beside the one that is set, where only what the conditions offer may be recommended.
+///
+/// Each run is judged by the goal's exchange rates between the latency of the focus, the throughput and, where weights differ, the
+/// shares. Each scheduler is compared with the incumbent, and with nothing else, by runs of the same seeds. One is recommended that
+/// gains a useful amount and is not shown to be possibly harmful; else the incumbent is kept.
 pub fn rank_under(runs: &[RunResult], goal: Goal, conditions: &Conditions) -> Vec<Ranking> {
-    rank_by(runs, goal, Replication::Equal, conditions)
-}
-
-/// [`rank`], where schedulers may have run more often than others on purpose.
-pub(crate) fn rank_by(
-    runs: &[RunResult],
-    goal: Goal,
-    replication: Replication,
-    conditions: &Conditions,
-) -> Vec<Ranking> {
     let mut groups: Vec<(&str, &str, Vec<&RunResult>)> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|(d, v, _)| *d == run.device && *v == run.variant) {
@@ -81,43 +69,40 @@ pub(crate) fn rank_by(
             None => groups.push((&run.device, &run.variant, vec![run])),
         }
     }
-    groups.iter().map(|(_, _, group)| rank_group(group, goal, replication, conditions)).collect()
+    groups.iter().map(|(_, _, group)| rank_group(group, goal, conditions)).collect()
 }
 
-fn rank_group(runs: &[&RunResult], goal: Goal, replication: Replication, conditions: &Conditions) -> Ranking {
-    let focus = Focus::of(runs);
+fn rank_group(runs: &[&RunResult], goal: Goal, conditions: &Conditions) -> Ranking {
     let groups = by_configuration(runs);
     let mut rows: Vec<RankingRow> = groups.iter().map(|group| empty_row(group)).collect();
+    let names: Vec<(&str, &str)> = rows.iter().map(|row| (row.scheduler.as_str(), row.via.as_str())).collect();
+    let set = conditions.incumbent_of(&rows[0].device);
+    let (incumbent, is_set) = incumbent(&names, set, &|i| conditions.can_be_set(&rows[i]));
+    let objective = Objective::of(rates(goal, conditions), &groups[incumbent]);
+    let focus = objective.focus.clone();
     for metric in Metric::ALL {
         for (row, estimate) in rows.iter_mut().zip(estimates(metric, &figures(metric, &groups, &focus))) {
             row.metrics.insert(metric.key().to_string(), estimate);
         }
     }
-    let field = Field { rows: &rows, groups: &groups, focus: &focus, goal, conditions };
-    let decision = decide(&field, replication);
-    let verdict = Verdict::of(&field, &decision);
-    let metric = decision.metric;
-    let leader = &rows[decision.leader];
-    let (device, variant) = (leader.device.clone(), leader.variant.clone());
-    let rows = sorted(&rows, &decision);
+    let field = Field { rows: &rows, groups: &groups, goal, conditions, objective: &objective, incumbent, is_set };
+    let found = answer(&field);
+    let verdict = Verdict::of(&field, &found);
+    let metric = objective.primary(goal);
+    let (device, variant) = (rows[0].device.clone(), rows[0].variant.clone());
+    let rows = sorted(&field, &found);
     Ranking { device, variant, goal, metric, focus, rows, verdict }
 }
 
-/// How a row compares with the leader by what decided.
-fn difference(row: &RankingRow, leader: &RankingRow, i: usize, decision: &Decision) -> Difference {
-    let (metric, worse) = (decision.metric, &decision.worse[i]);
-    if row.mean(metric).is_nan() || !leader.mean(metric).is_finite() {
-        return Difference::Undefined;
-    }
-    match worse.bounds {
-        _ if i == decision.leader => Difference::Best,
-        _ if row.mean(metric).is_infinite() => Difference::Worse,
-        None => Difference::Untested,
-        Some(_) if worse.surely => Difference::Worse,
-        Some([_, most]) if most < 0.0 => Difference::Better,
-        // Lower bounds that are no better may be much worse.
-        _ if decision.starved.contains(&i) => Difference::Untested,
-        _ => Difference::Tie,
+/// How a row compares with the one that is kept or recommended.
+fn difference(against: Option<&Against>, is_pick: bool) -> Difference {
+    match against {
+        _ if is_pick => Difference::Best,
+        None => Difference::Undefined,
+        Some(of) if of.n < 2 && !of.same => Difference::Untested,
+        Some(of) if of.hi < 0.0 => Difference::Worse,
+        Some(of) if of.lo > 0.0 => Difference::Better,
+        Some(_) => Difference::Tie,
     }
 }
 
@@ -147,49 +132,52 @@ fn empty_row(group: &[&RunResult]) -> RankingRow {
         keeps_throughput: true,
         can_be_set: true,
         difference: Difference::Undefined,
+        worth: None,
         metrics: BTreeMap::new(),
     }
 }
 
-/// Rows by rank: the leader, then its pool, then those that are below the floor, starve the focus or cannot be set, each best
-/// first.
-fn sorted(rows: &[RankingRow], decision: &Decision) -> Vec<RankingRow> {
-    let metric = decision.metric;
+/// Rows by rank: the one that is kept or recommended, then those that can be set, then the others, what is worth most first.
+fn sorted(field: &Field<'_>, found: &Answer) -> Vec<RankingRow> {
+    let from_pick = if found.pick == field.incumbent { found.against.clone() } else { field.all_against(found.pick) };
     let place = |i: usize| match i {
-        _ if i == decision.leader => 0,
-        _ if decision.pool.contains(&i) => 1,
-        _ if decision.slow.contains(&i) => 2,
-        _ if decision.starved.contains(&i) => 3,
-        _ => 4,
+        _ if i == found.pick => 0,
+        _ if i == field.incumbent || found.alternatives.contains(&i) => 1,
+        _ => 2,
     };
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by(|&a, &b| {
-        let (x, y) = (rows[a].mean(metric), rows[b].mean(metric));
-        let by_figure = match (metric.better(x, y), metric.better(y, x)) {
-            (true, _) => std::cmp::Ordering::Less,
-            (_, true) => std::cmp::Ordering::Greater,
-            _ => std::cmp::Ordering::Equal,
-        };
-        place(a).cmp(&place(b)).then(by_figure).then(a.cmp(&b))
-    });
+    let gain = |i: usize| from_pick[i].as_ref().map_or(f64::NEG_INFINITY, |of| of.gain);
+    let mut order: Vec<usize> = (0..field.rows.len()).collect();
+    order.sort_by(|&a, &b| place(a).cmp(&place(b)).then(gain(b).total_cmp(&gain(a))).then(a.cmp(&b)));
+    let rate = |i: usize| field.rows[i].mean(Metric::MbPerS);
     let one = |(rank, i): (usize, usize)| {
-        let mut row = rows[i].clone();
+        let mut row = field.rows[i].clone();
         row.rank = rank + 1;
-        row.difference = difference(&rows[i], &rows[decision.leader], i, decision);
-        row.keeps_throughput = !decision.slow.contains(&i);
-        row.can_be_set = decision.settable.contains(&i);
-        // The column that decides says the same as the verdict, which knows more than a test of two.
-        if let Some(estimate) = row.metrics.get_mut(metric.key()) {
-            match (estimate.difference, row.difference) {
-                (Difference::Tie, Difference::Worse) => estimate.difference = Difference::Worse,
-                (Difference::Worse, Difference::Tie) => estimate.difference = Difference::Tie,
-                _ => {}
-            }
-        }
+        row.difference = difference(from_pick[i].as_ref(), i == found.pick);
+        row.keeps_throughput = rate(i) >= KEEPS * rate(field.incumbent) || rate(i).is_nan();
+        row.can_be_set = found.settable.contains(&i);
+        row.worth = found.of(i).map(worth);
         row
     };
     order.into_iter().enumerate().map(one).collect()
 }
+
+/// For results: logarithms differ between platforms in the last bits.
+fn worth(of: &Against) -> Worth {
+    let rounded = |value: f64| (value * 1e5).round() / 1e5;
+    Worth {
+        gain: rounded(of.gain),
+        at_least: rounded(of.lo),
+        at_most: rounded(of.hi),
+        error: rounded(of.error),
+        runs: of.n,
+        latency: rounded(of.latency),
+        throughput: rounded(of.rate),
+        same: of.same,
+    }
+}
+
+/// Part of the incumbent's throughput that one keeps that loses little of it.
+const KEEPS: f64 = 0.9;
 
 #[cfg(test)]
 #[path = "ranking_tests.rs"]

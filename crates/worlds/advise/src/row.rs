@@ -39,6 +39,28 @@ impl Estimate {
     }
 }
 
+/// What a scheduler is worth beside the incumbent. Differences of natural logarithms: a gain of 0.05 is worth as much as a latency that
+/// is 5 % lower at the same throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worth {
+    /// As it looks.
+    pub gain: f64,
+    /// At least.
+    pub at_least: f64,
+    /// At most.
+    pub at_most: f64,
+    /// Standard error of the gain.
+    pub error: f64,
+    /// Pairs of runs that it rests on.
+    pub runs: usize,
+    /// Change of the latency that decides.
+    pub latency: f64,
+    /// Change of the throughput.
+    pub throughput: f64,
+    /// It does the same as the incumbent in every run.
+    pub same: bool,
+}
+
 /// One scheduler in a ranking.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankingRow {
@@ -46,7 +68,7 @@ pub struct RankingRow {
     pub device: String,
     /// Name of the variant of the scenario; empty if it has none.
     pub variant: String,
-    /// 1 is the recommended scheduler.
+    /// 1 is the scheduler that is recommended or kept.
     pub rank: usize,
     /// Name of the scheduler.
     pub scheduler: String,
@@ -58,14 +80,17 @@ pub struct RankingRow {
     pub via: String,
     /// Number of runs.
     pub replicates: usize,
-    /// Whether its throughput is at least the goal's [`throughput_floor`](crate::Goal::throughput_floor).
+    /// Whether its throughput is at least nine tenths of the incumbent's.
     pub keeps_throughput: bool,
     /// Whether the kernel at hand, or a current one for a simulation, offers it.
     #[serde(default = "yes")]
     pub can_be_set: bool,
-    /// Compared with the leading scheduler, by the metric that decided.
+    /// Compared with the one that is recommended or kept, in what it is worth.
     #[serde(rename = "verdict")]
     pub difference: Difference,
+    /// What it is worth beside the incumbent; `null` for the incumbent itself, and where nothing is known.
+    #[serde(default)]
+    pub worth: Option<Worth>,
     /// Estimates by [`Metric::key`].
     pub metrics: BTreeMap<String, Estimate>,
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Decision;
 use crate::confidence::Confidence;
-use crate::metric::Metric;
 use crate::ranking::Ranking;
-use crate::row::{Estimate, RankingRow};
+use crate::row::RankingRow;
 
 /// One scenario on one drive. Its runs carry the device and the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,22 +47,32 @@ pub struct SuiteLine {
     /// The case.
     #[serde(flatten)]
     pub case: SuiteCase,
+    /// As [`crate::Verdict::decision`].
+    #[serde(default = "keep")]
+    pub decision: Decision,
+    /// As [`crate::Verdict::incumbent`].
+    #[serde(default)]
+    pub incumbent: String,
     /// As [`crate::Verdict::recommended`].
     pub recommended: Option<String>,
     /// As [`crate::Verdict::confidence`].
     pub confidence: Confidence,
     /// [`Metric::key`] of the figure that decided.
     pub decided_by: String,
-    /// How much worse the worst of those that compete is than the best, as a fraction: the effect's size.
+    /// How much worse the worst of those that can be set is than the best, as a lower latency: the effect's size.
     pub spread: Option<f64>,
-    /// By scheduler (with its block layer and completion method where these differ), how much worse it is than the best, as a
-    /// fraction; `null` where it starved something or the figure is undefined.
+    /// By scheduler (with its block layer and completion method where these differ), how much worse it is than the best that can be set,
+    /// all in all, as a latency that is higher by this fraction; `null` where it starved something or was not compared.
     pub worse_by: BTreeMap<String, Option<f64>>,
-    /// The scheduler of those that can be set that is worst by what decided, or starved something.
+    /// The scheduler of those that can be set that is worst, or starved something.
     #[serde(default)]
     pub worst: Option<String>,
-    /// Schedulers that compete: they keep the throughput, starve nothing and can be set.
+    /// Schedulers that compete: the incumbent, and those that can be set.
     pub pool: Vec<String>,
+}
+
+fn keep() -> Decision {
+    Decision::Keep
 }
 
 /// A scheduler over several cases.
@@ -78,9 +88,9 @@ pub struct SuiteTotal {
     pub scheduler: String,
     /// Geometric mean of how many times worse than the best it is (1 is the best), over the cases in which that is known.
     pub times_worse: Option<f64>,
-    /// Cases in which it is recommended.
+    /// Cases in which it is recommended or kept.
     pub wins: usize,
-    /// Cases in which it does not differ from the best, or nothing was decided.
+    /// Cases in which it is neither worth a change nor worse by a harmful amount.
     pub ties: usize,
     /// The other cases.
     pub losses: usize,
@@ -116,43 +126,45 @@ impl Suite {
 
 fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
     let verdict = &ranking.verdict;
-    let metric = Metric::of_key(&verdict.decided_by);
-    let value = |row: &RankingRow| row.metrics.get(&verdict.decided_by).map_or(f64::NAN, Estimate::value);
     // With their block layers and completion methods where these differ, as the pool has them.
     let axes = ranking.axes();
-    let worse_by = |metric: Metric| {
-        let finite = ranking.rows.iter().filter(|row| verdict.pool.contains(&row.name(axes))).map(value);
-        let finite = finite.filter(|v| v.is_finite());
-        let best = finite.reduce(|a, b| if metric.better(b, a) { b } else { a }).unwrap_or(f64::NAN);
-        let one = |row: &RankingRow| Some(metric.worse_by(value(row), best)).filter(|by| by.is_finite());
-        ranking.rows.iter().map(|row| (row.name(axes), one(row))).collect()
-    };
-    let worse_by: BTreeMap<String, Option<f64>> = metric.map(worse_by).unwrap_or_default();
+    let is_incumbent = |row: &RankingRow| row.name(axes) == verdict.incumbent;
+    let gain = |row: &RankingRow| if is_incumbent(row) { Some(0.0) } else { row.worth.map(|of| of.gain) };
+    let best =
+        ranking.rows.iter().filter(|row| row.can_be_set || is_incumbent(row)).filter_map(gain).fold(0.0, f64::max);
+    let worse_by: BTreeMap<String, Option<f64>> = ranking
+        .rows
+        .iter()
+        .map(|row| (row.name(axes), gain(row).map(|gain| rounded(libm::expm1(best - gain))).filter(|by| *by < STARVED)))
+        .collect();
     let of = |row: &RankingRow| worse_by.get(&row.name(axes)).copied().flatten().unwrap_or(f64::INFINITY);
-    let settable = ranking.rows.iter().filter(|row| row.can_be_set && worse_by.contains_key(&row.name(axes)));
+    let settable = ranking.rows.iter().filter(|row| row.can_be_set && gain(row).is_some());
     let worst = settable.reduce(|a, b| if of(b) > of(a) { b } else { a });
     SuiteLine {
         case: case.clone(),
+        decision: verdict.decision,
+        incumbent: verdict.incumbent.clone(),
         recommended: verdict.recommended.clone(),
         confidence: verdict.confidence,
         decided_by: verdict.decided_by.clone(),
         // Of one that competes alone, nothing is to be said.
-        spread: verdict
-            .spread
-            .filter(|spread| spread.is_finite() && verdict.pool.len() > 1)
-            .map(|spread| spread.max(0.0)),
+        spread: verdict.spread.filter(|spread| spread.is_finite() && verdict.pool.len() > 1).map(|by| by.max(0.0)),
         worst: worst.map(|row| row.name(axes)),
         worse_by,
         pool: verdict.pool.clone(),
     }
 }
 
-/// How many times worse: twice the latency, or half of the throughput.
-fn times_worse(line: &SuiteLine, worse_by: f64) -> Option<f64> {
-    let higher = Metric::of_key(&line.decided_by).is_some_and(Metric::higher_is_better);
-    let by = worse_by.max(0.0);
-    let times = if higher { 1.0 / (1.0 - by) } else { 1.0 + by };
-    Some(times).filter(|times| times.is_finite() && *times > 0.0)
+/// One that is worse by more has starved what decides.
+const STARVED: f64 = 1000.0;
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e5).round() / 1e5
+}
+
+/// How many times worse: twice the latency, or what is worth as much.
+fn times_worse(worse_by: f64) -> Option<f64> {
+    Some(1.0 + worse_by.max(0.0)).filter(|times| times.is_finite())
 }
 
 /// Of all cases, then of each drive at each fill.
@@ -177,19 +189,15 @@ fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
                 .iter()
                 .filter(|(line, _)| here(line) && line.worse_by.contains_key(scheduler.as_str()))
                 .collect();
-            // The first row is the recommended one.
-            let recommended = |line: &SuiteLine, ranking: &Ranking| {
-                line.recommended.as_ref().and_then(|_| Some(ranking.rows.first()?.name(ranking.axes())))
+            // The first row is the one that is recommended or kept.
+            let first = |ranking: &Ranking| ranking.rows.first().map(|row| row.name(ranking.axes()));
+            let wins = of.iter().filter(|(_, ranking)| first(ranking).as_ref() == Some(*scheduler)).count();
+            let tied = |ranking: &Ranking| {
+                first(ranking).as_ref() != Some(*scheduler) && ranking.verdict.ties.contains(scheduler)
             };
-            let wins =
-                of.iter().filter(|(line, ranking)| recommended(line, ranking).as_ref() == Some(*scheduler)).count();
-            let tied = |line: &SuiteLine, ranking: &Ranking| match recommended(line, ranking) {
-                Some(name) => name != **scheduler && ranking.verdict.ties.contains(scheduler),
-                None => line.pool.contains(scheduler),
-            };
-            let ties = of.iter().filter(|(line, ranking)| tied(line, ranking)).count();
+            let ties = of.iter().filter(|(_, ranking)| tied(ranking)).count();
             let known: Vec<f64> =
-                of.iter().filter_map(|(line, _)| times_worse(line, line.worse_by[scheduler.as_str()]?)).collect();
+                of.iter().filter_map(|(line, _)| times_worse(line.worse_by[scheduler.as_str()]?)).collect();
             let mean = || libm::exp(known.iter().map(|times| libm::log(*times)).sum::<f64>() / known.len() as f64);
             let times_worse = (!known.is_empty()).then(mean);
             totals.push(SuiteTotal {
@@ -222,7 +230,8 @@ mod tests {
                 for seed in 0..3 {
                     let mut run = template(1200);
                     (run.scheduler, run.via, run.seed) = (scheduler.to_owned(), via.to_owned(), seed);
-                    run.read.latency_us.p99 = faster * (p99_us + seed as f64);
+                    let us = faster * (p99_us + seed as f64);
+                    (run.read.latency_us.mean, run.read.latency_us.p99) = (us, us);
                     runs.push(run);
                 }
             }
@@ -237,7 +246,7 @@ mod tests {
         let mut suite = Suite::new("", vec![case]);
         suite.judge(&rank(&runs, Goal::Balanced));
         let line = &suite.lines[0];
-        assert_eq!(line.recommended.as_deref(), Some("kyber"));
+        assert_eq!((line.recommended.as_deref(), line.incumbent.as_str()), (Some("kyber"), "none, kernel"));
         assert_eq!((line.worse_by["kyber, kernel"], line.worst.as_deref()), (Some(0.0), Some("none, kernel")));
         assert!(line.worse_by["none, kernel"].unwrap() > 1.9 && line.worse_by["kyber, engine"].unwrap() < -0.4);
         let of =

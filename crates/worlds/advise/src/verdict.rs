@@ -1,43 +1,71 @@
-//! The recommendation of a comparison for one device, and how sure it is.
+//! The verdict of a comparison for one device, and how sure it is.
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::{Answer, Decision, Field, FrontierMember, Rates, Words, frontier, why};
 use crate::confidence::Confidence;
-use crate::decision::{Decision, Field};
 use crate::row::{Axes, RankingRow};
-use crate::sentence::Words;
 use crate::usage::Usage;
 
 /// The verdict of a comparison on one device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The scheduler to set, with its settings; `null` where nothing is to be changed: no difference, or inconclusive.
+    /// Keep what is set, or change it.
+    #[serde(default = "keep")]
+    pub decision: Decision,
+    /// What is set, or what the kernel sets by itself: everything is compared with it.
+    #[serde(default)]
+    pub incumbent: String,
+    /// The scheduler to set, with its settings; `null` where nothing is to be changed.
     pub recommended: Option<String>,
     /// How sure that is.
     pub confidence: Confidence,
-    /// The number behind it, in a clause: `each of the others is worse by at least 12 %`.
+    /// The number behind it, in a clause: `worth at least a 5.3 % lower latency`.
     pub certainty: String,
+    /// The decision in a few words: `change mq-deadline to bfq`.
+    #[serde(default)]
+    pub headline: String,
     /// The reason, a clause with its figures.
     pub because: String,
-    /// [`crate::Metric::key`] of the figure that decided; where nothing did, of the first that could have.
+    /// Alternatives in a line each.
+    #[serde(default)]
+    pub trades: Vec<String>,
+    /// Where the time goes that makes the difference, a sentence each.
+    #[serde(default)]
+    pub why: Vec<String>,
+    /// Schedulers that nobody beats in both latency and throughput, what is worth most first.
+    #[serde(default)]
+    pub frontier: Vec<FrontierMember>,
+    /// What half the latency is worth, in words.
+    #[serde(default)]
+    pub rate: String,
+    /// What would settle it, where the runs are too short.
+    #[serde(default)]
+    pub next: Option<String>,
+    /// How much more the recommended scheduler, or the best alternative, is worth than the incumbent (natural logarithm of latency): as
+    /// it looks, at least and at most.
+    #[serde(default)]
+    pub gain: Option<[f64; 3]>,
+    /// [`crate::Metric::key`] of the figure to look at first.
     pub decided_by: String,
-    /// The schedulers that competed: they can be set, starve nothing and keep the throughput.
+    /// The schedulers that competed: the incumbent, and those that can be set.
     pub pool: Vec<String>,
-    /// The throughput that they had to keep: `at least 90 % of the best throughput`.
+    /// What they were judged by: the exchange rate in words.
     pub pool_rule: String,
-    /// Of the pool: no significant or useful difference from the best.
+    /// Alternatives that are neither worth a change nor worse by a harmful amount.
     pub ties: Vec<String>,
-    /// Another of the pool may be better by at most this fraction (95 % confidence); `null` where that is unknown.
+    /// Another may be worth at most this lower latency than what is kept or recommended, as a fraction; `null` where nothing was
+    /// compared, or where one is recommended.
     pub may_be_better_by: Option<f64>,
-    /// The pool differs from the best by at most this fraction, either way (95 % confidence); `null` where that is unknown.
+    /// The gain is known within this, either way; `null` for single runs.
     pub may_differ_by: Option<f64>,
     /// More runs may change the verdict: it is not clear, and nothing else prevents it from being.
     pub more_runs_help: bool,
-    /// How much worse the worst of those that are surely worse is than the leader by what decided, as a fraction.
+    /// How much worse the worst that can be set is than the best, as a lower latency, as a fraction.
     pub spread: Option<f64>,
     /// How busy the drive was.
     pub usage: Usage,
-    /// The recommended scheduler's completion method.
+    /// The completion method of the recommended scheduler or the incumbent.
     pub completion: String,
     /// Its block layer: `sim`, `engine` or `kernel`.
     pub via: String,
@@ -47,61 +75,82 @@ pub struct Verdict {
     /// Commands that take that back.
     #[serde(default)]
     pub undo: Vec<String>,
-    /// Caveats, most important first.
+    /// Caveats, those that weaken the answer most first.
     #[serde(default)]
     pub caveats: Vec<String>,
+    /// How many of the caveats weaken the answer; the others say what decided.
+    #[serde(default)]
+    pub weakened_by: usize,
+}
+
+fn keep() -> Decision {
+    Decision::Keep
 }
 
 impl Verdict {
-    /// The verdict as a sentence: `Use kyber: …`.
+    /// The verdict as a sentence: `Change mq-deadline to bfq: …`.
     pub fn sentence(&self) -> String {
-        match (&self.recommended, self.confidence) {
-            (Some(name), Confidence::Likely) => format!("Probably use {name}: {}.", self.because),
-            (Some(name), _) => format!("Use {name}: {}.", self.because),
-            (None, Confidence::NoDifference) => format!("Keep what is set: {}.", self.because),
-            (None, _) => format!("No recommendation: {}.", self.because),
+        let mut head = self.headline.clone();
+        if let Some(first) = head.get(..1) {
+            let first = first.to_uppercase();
+            head.replace_range(..1, &first);
         }
+        if self.because.is_empty() { format!("{head}.") } else { format!("{head}: {}.", self.because) }
     }
 
-    /// Whether the decision, or the tie, is sure within this fraction, or no number of runs can make it so.
+    /// Whether the answer is clear, or sure within this fraction, or no number of runs can make it so.
     pub fn is_settled(&self, within: f64) -> bool {
-        let at_most = |by: Option<f64>| by.is_some_and(|by| by <= within);
         !self.more_runs_help
-            || match self.confidence {
-                Confidence::Clear | Confidence::Likely => at_most(self.may_be_better_by),
-                Confidence::NoDifference => at_most(self.may_differ_by),
-                Confidence::Inconclusive => false,
-            }
+            || self.confidence == Confidence::Clear
+            || self.may_differ_by.is_some_and(|by| by <= within)
     }
 
-    /// Words a decision.
-    pub(crate) fn of(field: &Field<'_>, decision: &Decision) -> Verdict {
+    /// Words an answer.
+    pub(crate) fn of(field: &Field<'_>, found: &Answer) -> Verdict {
         let axes = Axes::of_rows(field.rows);
         let name = |i: usize| field.rows[i].name(axes);
-        let words = Words { field, decision, axes };
-        let leader: &RankingRow = &field.rows[decision.leader];
-        let set = matches!(decision.confidence, Confidence::Clear | Confidence::Likely);
-        let spread = decision.beaten.iter().map(|i| decision.worse[*i].by).filter(|by| by.is_finite());
-        let spread = spread.fold(f64::NAN, f64::max);
+        let words = Words { field, found, axes };
+        let pick: &RankingRow = &field.rows[found.pick];
+        let lower = |gain: f64| rounded(-libm::expm1(-gain));
+        let gains = || found.alternatives.iter().filter_map(|i| found.of(*i));
+        let best = gains().map(|of| of.gain).fold(0.0, f64::max);
+        let worst = gains().map(|of| of.gain).fold(0.0, f64::min);
+        let shown = match found.decision {
+            Decision::Change => found.of(found.pick),
+            _ => gains().reduce(|a, b| if b.gain > a.gain { b } else { a }),
+        };
+        let (caveats, weakened_by) = words.caveats();
+        let change = found.decision == Decision::Change;
+        let tie = |i: &&usize| found.of(**i).is_some_and(|of| of.hi > -crate::answer::HARMFUL && **i != found.pick);
         Verdict {
-            recommended: set.then(|| leader.scheduler.clone()),
-            confidence: decision.confidence,
+            decision: found.decision,
+            incumbent: name(field.incumbent),
+            recommended: change.then(|| pick.scheduler.clone()),
+            confidence: found.confidence,
             certainty: words.certainty(),
+            headline: words.headline(),
             because: words.because(),
-            decided_by: decision.metric.key().to_owned(),
-            pool: decision.pool.iter().map(|i| name(*i)).collect(),
-            pool_rule: words.pool_rule(),
-            ties: decision.ties.iter().map(|i| name(*i)).collect(),
-            may_be_better_by: decision.may_be_better_by.map(rounded),
-            may_differ_by: words.largest_difference().map(rounded),
-            more_runs_help: decision.more_runs_help(),
-            spread: spread.is_finite().then(|| rounded(spread)),
-            usage: decision.usage,
-            completion: leader.completion.clone(),
-            via: leader.via.clone(),
+            trades: words.trades(),
+            why: why(field, found),
+            frontier: frontier(field, found, axes),
+            rate: Rates::words(&field.objective.rates),
+            next: words.next(),
+            gain: shown.map(|of| [of.gain, of.lo, of.hi].map(rounded)),
+            decided_by: field.objective.primary(field.goal).key().to_owned(),
+            pool: std::iter::once(field.incumbent).chain(found.alternatives.iter().copied()).map(name).collect(),
+            pool_rule: Rates::words(&field.objective.rates),
+            ties: found.alternatives.iter().filter(tie).map(|i| name(*i)).collect(),
+            may_be_better_by: found.may_gain().filter(|_| !change).map(|most| lower(most.max(0.0))),
+            may_differ_by: shown.filter(|of| of.n > 1).map(|of| rounded((of.hi - of.lo) / 2.0)),
+            more_runs_help: found.more_runs_help(),
+            spread: shown.map(|_| lower(best - worst)),
+            usage: found.usage,
+            completion: pick.completion.clone(),
+            via: pick.via.clone(),
             apply: Vec::new(),
             undo: Vec::new(),
-            caveats: words.caveats(),
+            caveats,
+            weakened_by,
         }
     }
 }

@@ -34,6 +34,8 @@ impl Overrides {
             ("--replicates", self.replicates.map(|n| n.to_string())),
             ("--seed", self.seed.map(|n| n.to_string())),
             ("--until", self.until.map(|until| format!("{}%", until.within * 100.0))),
+            ("--rate", self.rate.map(|rate| format!("{}%", (rate * 1e4).round() / 100.0))),
+            ("--incumbent", self.incumbent.clone()),
             ("--goal", (goal != Goal::default()).then(|| goal.name().to_owned())),
             ("--format", trace.format.clone()),
             ("--columns", trace.columns.clone()),

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use dumbwaiter_advise::{Document, Provenance};
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
+use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_scenario::load::Prepared;
 
+use crate::classes::default_scheduler;
 use crate::left_out;
 use crate::models::models;
 use crate::until::Look;
@@ -39,7 +41,7 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
     let about = world.about();
     let load = Arc::new(Prepared::unless(scenario, &|| control.cancelled())?);
     let left_out = left_out::check(&load, world, &about, control)?;
-    let (cells, refusals) = supported(cells(&load, &about, 0..scenario.replicates), world)?;
+    let (cells, refusals) = supported(cells(experiment, &load, &about, 0..scenario.replicates), world)?;
     let mut matrix = Matrix::new(cells);
     let restored = experiment.restore(&mut matrix);
     let (ending, until) = run(experiment, &load, &about, &mut matrix, world, control)?;
@@ -106,12 +108,16 @@ fn described(experiment: &Experiment, about: &About, runs: Vec<RunResult>) -> Re
         machine: about.machine.clone(),
         drive: about.drive.clone(),
         models: if about.real { BTreeMap::new() } else { models(&scenario.devices) },
+        classes: if about.real { BTreeMap::new() } else { experiment.asked.classes.clone() },
         ..Provenance::default()
     };
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), version)]);
     let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
     let value = serde_json::to_value(&scenario).map_err(Failure::refused)?;
-    Ok(Document::new(title, value, versions, runs, experiment.goal).with_provenance(provenance))
+    let asked = &experiment.asked;
+    let mut document = Document::new(title, value, versions, runs, experiment.goal);
+    (document.rate, document.incumbent) = (asked.rate, asked.incumbent.clone());
+    Ok(document.with_provenance(provenance))
 }
 
 /// Makes the runs, and more replicates until the decision is settled where that is asked for.
@@ -138,7 +144,7 @@ fn run(
         match look.next {
             None => return Ok((Ending::Complete, Some(look))),
             Some(next) => {
-                let (more, _) = supported(cells(load, about, replicates..next), world)?;
+                let (more, _) = supported(cells(experiment, load, about, replicates..next), world)?;
                 matrix.add(more);
                 experiment.restore(matrix);
                 replicates = next;
@@ -148,15 +154,32 @@ fn run(
     }
 }
 
-/// Every run that the scenario asks for in such a world: devices, stacks, schedulers, completion methods, replicates.
-fn cells(load: &Arc<Prepared>, about: &About, replicates: Range<u32>) -> Vec<Cell> {
+/// What is set on a device, beside which the others are compared, where it is not among those of the scenario. A single scheduler is
+/// measured, and compared with nothing.
+fn incumbent(experiment: &Experiment, about: &About, device: &str) -> Option<SchedulerSpec> {
+    let scenario = &experiment.scenario;
+    let name = match (&experiment.asked.incumbent, about.real, &about.drive) {
+        (Some(name), ..) => name.clone(),
+        (None, true, Some(drive)) => drive.scheduler.clone(),
+        (None, true, None) => return None,
+        (None, false, _) => default_scheduler(device),
+    };
+    let spec = SchedulerSpec::parse(&name).ok()?;
+    let is_wanted = experiment.asked.incumbent.is_some() || scenario.schedulers.len() > 1;
+    (is_wanted && !scenario.schedulers.contains(&spec)).then_some(spec)
+}
+
+/// Every run that the scenario asks for in such a world: devices, stacks, schedulers, completion methods, replicates. What is set runs
+/// too.
+fn cells(experiment: &Experiment, load: &Arc<Prepared>, about: &About, replicates: Range<u32>) -> Vec<Cell> {
     let scenario = load.scenario();
     let own: Vec<String> = about.device.iter().cloned().collect();
     let devices = if own.is_empty() { &scenario.devices } else { &own };
     let mut cells = Vec::new();
     for device in devices {
+        let set = incumbent(experiment, about, device);
         for stack in &about.stacks {
-            for scheduler in &scenario.schedulers {
+            for scheduler in scenario.schedulers.iter().chain(&set) {
                 for completion in &scenario.completion {
                     let cell = Cell { completion: *completion, ..Cell::of(load, device, *stack, scheduler.clone()) };
                     cells.extend(replicates.clone().map(|replicate| Cell { replicate, ..cell.clone() }));

@@ -1,5 +1,6 @@
 //! Reading an experiment: a scenario, a fio job file or traces, and the settings that override them.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 use dumbwaiter_workloads::fio;
 
+use crate::classes;
 use crate::quoted::quoted;
 use crate::until::Until;
 
@@ -33,6 +35,19 @@ pub struct Experiment {
     pub command: String,
     /// Add replicates until the decision is settled; `None` for the scenario's number.
     pub until: Option<Until>,
+    /// What was asked for beside the goal.
+    pub asked: Asked,
+}
+
+/// How the answer is to be found, beside the goal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// Part of the throughput that half the latency is worth; `None`: the goal's.
+    pub rate: Option<f64>,
+    /// The scheduler that is set; `None`: the drive's, or the kernel's default.
+    pub incumbent: Option<String>,
+    /// Classes of drives, and the models that stand for each.
+    pub classes: BTreeMap<String, Vec<String>>,
 }
 
 /// Why an experiment cannot be read.
@@ -103,6 +118,10 @@ pub struct Overrides {
     pub own_schedulers: Vec<String>,
     /// Add replicates until the decision is settled.
     pub until: Option<Until>,
+    /// Part of the throughput that half the latency is worth, between 0 and 1.
+    pub rate: Option<f64>,
+    /// The scheduler to take as the one that is set.
+    pub incumbent: Option<String>,
     /// It runs on a real drive: a suite then has that drive alone, as full as it is.
     pub real_drive: bool,
     /// Options of the command that choose where it runs, such as `--via` with `serve`; the value of a switch is empty. They change
@@ -296,8 +315,8 @@ impl Experiment {
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };
         let command = overrides.command(paths, goal);
-        scenario_checked(&mut scenario, overrides)?;
-        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
+        let asked = scenario_checked(&mut scenario, overrides)?;
+        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until, asked })
     }
 
     /// Traces that are in memory, each with a name of its own. `overrides.trace.columns` names their columns.
@@ -314,16 +333,32 @@ impl Experiment {
     /// # Errors
     /// A scenario that is not valid with them.
     pub fn of(mut scenario: Scenario, overrides: &Overrides, goal: Goal) -> Result<Experiment, ReadError> {
-        scenario_checked(&mut scenario, overrides)?;
+        let asked = scenario_checked(&mut scenario, overrides)?;
         let (notes, drives, command) = (Vec::new(), Vec::new(), String::new());
-        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
+        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until, asked })
     }
 }
 
 /// Applies overrides and checks the whole.
-fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<(), ReadError> {
+fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<Asked, ReadError> {
     overrides.apply(scenario)?;
-    check(scenario, &overrides.own_schedulers)
+    let classes = classes::expand(&mut scenario.devices);
+    check(scenario, &overrides.own_schedulers)?;
+    let incumbent = match &overrides.incumbent {
+        Some(name) => {
+            let spec = SchedulerSpec::parse(name).map_err(|e| ReadError::Input(format!("--incumbent: {e}")))?;
+            Choice::parse_stack(name).map_err(|e| ReadError::Input(format!("--incumbent: {e}")))?;
+            Some(spec.to_string())
+        }
+        None => None,
+    };
+    if let Some(rate) = overrides.rate.filter(|rate| !(*rate > 0.0 && *rate < 1.0)) {
+        return Err(ReadError::Input(format!(
+            "--rate: {} % is not a part of the throughput; expected above 0 % and below 100 %",
+            rate * 100.0
+        )));
+    }
+    Ok(Asked { rate: overrides.rate, incumbent, classes })
 }
 
 /// Checks a scenario with the schedulers and devices that exist.

@@ -10,6 +10,7 @@ use dumbwaiter_scenario::{Scenario, Work, library};
 use dumbwaiter_workloads::generate::Extent;
 use serde_json::{Value, json};
 
+use crate::classes::models_of;
 use crate::compare::{Comparison, Ending, compare};
 use crate::failure::Failure;
 use crate::input::{Experiment, InputKind, Overrides, ReadError, joined, kind_of};
@@ -119,8 +120,16 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
         return on_a_real_drive(suite, overrides, goal);
     }
     let class = |device: &str| DRIVES.iter().find(|(_, own)| *own == device).map(|(class, _)| *class);
-    let own: Vec<(&str, &str)> =
-        overrides.devices.iter().map(|device| (class(device).unwrap_or(device), device.as_str())).collect();
+    // A class is each of its models.
+    let models = |device: &String| match models_of(device) {
+        Some(models) => {
+            let name = models.iter().find_map(|model| class(model)).unwrap_or_default();
+            models.iter().map(|model| (name.to_owned(), (*model).to_owned())).collect()
+        }
+        None => vec![(class(device).unwrap_or(device).to_owned(), device.clone())],
+    };
+    let given: Vec<(String, String)> = overrides.devices.iter().flat_map(models).collect();
+    let own: Vec<(&str, &str)> = given.iter().map(|(class, device)| (class.as_str(), device.as_str())).collect();
     let drives: &[(&str, &str)] = if own.is_empty() { &DRIVES } else { &own };
     let command = command(name, overrides, goal);
     let mut cases = Vec::new();
@@ -227,6 +236,7 @@ struct MergedCases {
     warnings: Vec<String>,
     load_patterns_unix_s: Vec<f64>,
     provenance: Option<Provenance>,
+    asked: (Option<f64>, Option<String>),
     versions: BTreeMap<String, String>,
 }
 
@@ -234,6 +244,7 @@ impl MergedCases {
     /// Adds the document of a case.
     fn add(&mut self, case: &Case, document: Document) {
         self.versions = document.versions;
+        self.asked = (document.rate, document.incumbent.clone());
         let mut models = document.provenance.models.clone();
         // Runs are named after the drive, not after the part of it that a case fills.
         if let (Some((_, device)), Some(kind)) = (&case.drive, models.values().next().copied()) {
@@ -280,9 +291,10 @@ impl MergedCases {
         let scenarios: Result<Vec<Value>, _> =
             cases.iter().map(|case| serde_json::to_value(&case.experiment.scenario)).collect();
         let scenario = json!({ "name": title, "scenarios": scenarios.map_err(Failure::refused)? });
-        let document = Document::new(&title, scenario, self.versions, self.runs, goal)
-            .with_provenance(self.provenance.unwrap_or_default())
-            .with_suite(Suite::new(name, self.cases));
+        let mut document = Document::new(&title, scenario, self.versions, self.runs, goal);
+        (document.rate, document.incumbent) = self.asked;
+        let document =
+            document.with_provenance(self.provenance.unwrap_or_default()).with_suite(Suite::new(name, self.cases));
         let MergedCases { notes, warnings, load_patterns_unix_s, .. } = self;
         Ok(Document { warnings, notes, load_patterns_unix_s, ..document })
     }

@@ -111,6 +111,7 @@ fn experiment() -> Experiment {
         finished: Vec::new(),
         command: String::new(),
         until: None,
+        asked: Default::default(),
     }
 }
 

@@ -165,6 +165,7 @@ fn tenant(run: &RunResult, longest: &TaskStats, own: &[&TaskStats]) -> TenantSta
         iops: own.iter().map(|task| task.iops).sum(),
         mb_per_s,
         latency_us: Latency::clone(&longest.latency_us),
+        time_parts_us: None,
         bandwidth,
     }
 }

@@ -88,6 +88,9 @@ struct Section {
     apply: Vec<String>,
     undo: Vec<String>,
     sentence: String,
+    /// Alternatives in a line each, and where the time goes.
+    trades: Vec<String>,
+    why: Vec<String>,
     caveats: Vec<String>,
     runs_each: usize,
     /// Any figure was tested for significance.
@@ -149,6 +152,8 @@ fn page_of(document: &Document, advice: Option<front::AdviceView>) -> String {
                 title => advice.as_ref().map_or(title, |advice| &advice.title),
                 advice => Shown::from(Serde(&advice)),
                 suite => Shown::from(Serde(&document.suite.as_ref().map(suite_grids))),
+                suite_lines => Shown::from(Serde(&suite_lines(document))),
+                class_lines => Shown::from(Serde(&class_lines(document, &rankings))),
                 folded => advice.is_some() || sections.len() > SECTIONS_OPEN_MAX,
                 conditions => Shown::from(Serde(conditions(document))),
                 warnings => Shown::from(Serde(&document.warnings)),
@@ -168,6 +173,23 @@ fn page_of(document: &Document, advice: Option<front::AdviceView>) -> String {
         (results, left_out) = detail::results(document, room / 6);
     }
     with(&in_script(&results), left_out)
+}
+
+/// What several scenarios say together, then each class of drives.
+fn suite_lines(document: &Document) -> Vec<String> {
+    let Some(verdict) = &document.suite_verdict else { return Vec::new() };
+    let first = if verdict.drive_class.is_empty() { vec![verdict.sentence.clone()] } else { Vec::new() };
+    first.into_iter().chain(verdict.lines().into_iter().filter(|line| *line != verdict.sentence)).collect()
+}
+
+/// What is said of classes of drives, before their models.
+fn class_lines(document: &Document, rankings: &[Ranking]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (class, verdict) in document.class_verdicts(rankings) {
+        lines.push(format!("{class}: {} ({})", headline(&verdict), verdict.certainty));
+        lines.extend(crate::compare::lines(&verdict, usize::MAX));
+    }
+    lines
 }
 
 /// A template with the styles and scripts that all pages have.
@@ -269,6 +291,8 @@ fn section(
         apply: ranking.verdict.apply.clone(),
         undo: ranking.verdict.undo.clone(),
         sentence: recommendation.map_or_else(|| ranking.verdict.sentence(), |r| r.sentence.clone()),
+        trades: ranking.verdict.trades.clone(),
+        why: ranking.verdict.why.clone(),
         caveats: ranking.verdict.caveats.clone(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         tested: ranking.is_tested(),

@@ -4,7 +4,8 @@ use super::{CpuFacts, Recorder, RunFacts};
 use crate::Unfinished;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
 use crate::result::{
-    Cdfs, Cpu, Energy, Fairness, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantStats,
+    Cdfs, Cpu, Energy, Fairness, Latency, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats,
+    TenantStats,
 };
 use crate::tally::{FineTally, Latencies};
 use crate::tenants::TenantSpec;
@@ -51,7 +52,9 @@ impl Recorder {
             ended_unix_ns: None,
             iops: rate(all.count as f64),
             mb_per_s: rate(all.bytes as f64 / 1e6),
+            time_parts_us: all.parts.means(&all.latencies.latency()),
             latency_us: all.latencies.latency(),
+            focus_latency_us: self.focus_latency(),
             read: op_stats(&self.read, rate),
             write: op_stats(&self.write, rate),
             other: op_stats(&self.other, rate),
@@ -84,6 +87,14 @@ impl Recorder {
             scheduler_counters: facts.scheduler_counters,
             device_counters: facts.device_counters,
         }
+    }
+
+    /// Latencies of the tenants of the focus together, where there are several.
+    fn focus_latency(&self) -> Option<Latency> {
+        let of_focus = || self.tenant_specs.iter().zip(&self.tenants).filter(|(spec, _)| spec.focus).map(|(_, of)| of);
+        let mut all = of_focus().next()?.clone();
+        of_focus().skip(1).for_each(|other| all.join(other));
+        (of_focus().count() > 1).then(|| all.latencies.latency())
     }
 
     /// Adds the waits of unfinished requests to the latencies of their groups. Their tenants had I/O all the time. Where
@@ -164,6 +175,7 @@ impl Recorder {
                 count: tally.count,
                 iops: rate(tally.count as f64),
                 mb_per_s: rate(tally.bytes as f64 / 1e6),
+                time_parts_us: tally.parts.means(&tally.latencies.latency()),
                 latency_us: tally.latencies.latency(),
                 bandwidth: self.timeline.bandwidth(end, Some(i)),
             }
@@ -204,6 +216,7 @@ fn op_stats(t: &FineTally, rate: impl Fn(f64) -> f64) -> OpStats {
         count: t.count,
         iops: rate(t.count as f64),
         mb_per_s: rate(t.bytes as f64 / 1e6),
+        time_parts_us: t.parts.means(&t.latencies.latency()),
         latency_us: t.latencies.latency(),
     }
 }

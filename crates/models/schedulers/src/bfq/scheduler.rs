@@ -258,6 +258,8 @@ impl Scheduler for Bfq {
 
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
         self.tally.report(count);
+        let ticks = u64::try_from(self.raise_ticks()).unwrap_or(0);
+        count("raise_length_ms", ticks * 1000 / self.time.spans.second.max(1));
     }
 
     fn clone_box(&self) -> Box<dyn Scheduler> {

@@ -56,6 +56,12 @@ impl Candidate {
         Candidate { scheduler, nr_requests: None, queue_depth: None }
     }
 
+    /// Settings that are not the defaults.
+    pub(crate) fn settings(&self) -> usize {
+        let limits = [self.nr_requests, self.queue_depth];
+        self.scheduler.tunables.len() + limits.iter().flatten().count()
+    }
+
     fn set(&mut self, setting: &Setting, value: i128) {
         match setting {
             Setting::Tunable(name) => _ = self.scheduler.tunables.insert(name.clone(), value.to_string()),

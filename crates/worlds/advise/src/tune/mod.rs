@@ -15,7 +15,7 @@ pub use candidate::{Candidate, Range, Setting, Space};
 pub use claim::{Claim, HeldOut};
 pub use plan::{LoadKind, RunTime, Rung, TunePlan};
 pub use search::{Choice, HELD_OUT_FROM, Outcome, Search, Trial};
-pub use tuned::{Applied, TUNE_SCHEMA, Tried, TunedDevice, Tuning, tuned};
+pub use tuned::{Applied, TUNE_SCHEMA, Tried, TunedDevice, TunedGain, Tuning, tuned};
 
 #[cfg(test)]
 mod tests;

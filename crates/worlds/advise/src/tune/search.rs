@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
@@ -10,15 +10,21 @@ use serde::{Deserialize, Serialize};
 use super::candidate::{Candidate, Space, draw};
 use super::claim::Claim;
 use super::plan::TunePlan;
+use crate::Goal;
+use crate::answer::{Losing, NEAR, Rates, USEFUL_GAIN, losses};
 use crate::conditions::Conditions;
-use crate::confidence::Confidence;
 use crate::focus::Focus;
-use crate::metric::{Metric, USEFUL};
+use crate::metric::Metric;
 use crate::ranking::{Ranking, rank_under};
-use crate::{Axes, Goal};
+use crate::row::Worth;
 
 /// Replicates of the search are numbered from 0; those of the claim from here.
 pub const HELD_OUT_FROM: u32 = 1000;
+
+/// What a setting that is not the default has to gain more than one that is.
+const SETTING_COSTS: f64 = 0.01;
+/// Bounds are divided among three alternatives, of which this is one.
+const ONE_OF_THREE: f64 = 3.0;
 
 /// One run to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -40,6 +46,9 @@ pub struct Search {
     candidates: Vec<Candidate>,
     /// Number of schedulers with their defaults; they are the first candidates.
     defaults: usize,
+    /// The one of them that is set, with which all are compared.
+    incumbent: usize,
+    rate: Option<f64>,
     /// The candidates of each round that has begun, in the order of the round before.
     rounds: Vec<Vec<usize>>,
     /// By round, candidate and replicate. The scheduler of each is named as its candidate.
@@ -50,7 +59,7 @@ pub struct Search {
 /// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The scheduler that is best with its defaults.
+    /// What is set, with which the others are compared.
     pub defaults: Candidate,
     /// The best candidate; the same as `defaults` where none is better.
     pub best: Candidate,
@@ -58,8 +67,12 @@ pub struct Choice {
     pub outcome: Outcome,
     /// Its gain in the held-out runs; `None` if there are none.
     pub claim: Option<Claim>,
-    /// The figures of the goal in which the held-out runs were compared as well.
+    /// Other figures in which the held-out runs were compared.
     pub others: Vec<Claim>,
+    /// What it is worth in the held-out runs.
+    pub gain: Option<Worth>,
+    /// What gets worse in the held-out runs.
+    pub losses: Vec<Losing>,
     /// The last round that was finished, ranked; `None` before the first.
     pub ranking: Option<Ranking>,
 }
@@ -77,10 +90,12 @@ pub enum Outcome {
 }
 
 impl Search {
-    /// A search among the candidates of these spaces, of which there is at least one.
-    pub fn new(spaces: &[Space], plan: TunePlan, goal: Goal, seed: u64) -> Search {
+    /// A search among the candidates of these spaces, of which there is at least one, for something that is worth more than the
+    /// incumbent, which is tried too; without one that is the first space's scheduler with its defaults.
+    pub fn new(spaces: &[Space], incumbent: Option<Candidate>, plan: TunePlan, goal: Goal, seed: u64) -> Search {
         let mut random = SplitMix64::seed_from_u64(seed);
         let mut candidates: Vec<Candidate> = Vec::new();
+        candidates.extend(incumbent.clone());
         for space in spaces {
             let own = Candidate::of(space.scheduler.clone());
             if !candidates.contains(&own) {
@@ -100,7 +115,22 @@ impl Search {
             candidates.extend(new);
         }
         let first = (0..candidates.len()).collect();
-        Search { plan, goal, candidates, defaults, rounds: vec![first], results: BTreeMap::new(), over: false }
+        Search {
+            plan,
+            goal,
+            candidates,
+            defaults,
+            incumbent: 0,
+            rate: None,
+            rounds: vec![first],
+            results: BTreeMap::new(),
+            over: false,
+        }
+    }
+
+    /// The search at another exchange rate than the goal's.
+    pub fn with_rate(self, rate: Option<f64>) -> Search {
+        Search { rate, ..self }
     }
 
     /// A candidate by its number.
@@ -198,54 +228,83 @@ impl Search {
     }
 
     /// The ranking of a round by the results that are there.
-    fn ranking(&self, round: usize, among: &[usize]) -> Option<Ranking> {
+    fn ranking(&self, round: usize, among: &[usize], error: f64) -> Option<Ranking> {
         let of = |candidate: &usize| self.results.range((round, *candidate, 0)..=(round, *candidate, u32::MAX));
         let runs: Vec<RunResult> = among.iter().flat_map(of).map(|(_, run)| run.clone()).collect();
-        rank_under(&runs, self.goal, &Conditions::default()).into_iter().next()
+        let incumbent = Some(self.candidates[self.incumbent].to_string());
+        let conditions = Conditions { incumbent, rate: self.rate, error, ..Conditions::default() };
+        rank_under(&runs, self.goal, &conditions).into_iter().next()
     }
 
-    /// The candidates of a round, best first.
-    fn ranked(&self, round: usize) -> Vec<usize> {
+    /// What the candidates of a round are worth, drawn to their mean as far as they differ by chance, less a little for each setting
+    /// that is not the default. `None` for those that have not run.
+    fn worth(&self, round: usize) -> Vec<(usize, f64)> {
         let candidates = &self.rounds[round];
-        let Some(ranking) = self.ranking(round, candidates) else { return candidates.clone() };
-        let number = |name: &String| candidates.iter().copied().find(|c| self.candidates[*c].to_string() == *name);
-        ranking.rows.iter().filter_map(|row| number(&row.scheduler)).collect()
+        let Some(ranking) = self.ranking(round, candidates, SIGNIFICANCE) else { return Vec::new() };
+        let gain = |candidate: usize| {
+            let name = self.candidates[candidate].to_string();
+            ranking.rows.iter().find(|row| row.scheduler == name)?.worth
+        };
+        let known: Vec<(usize, Worth)> = candidates.iter().filter_map(|c| Some((*c, gain(*c)?))).collect();
+        let all = Sample::of(&known.iter().map(|(_, of)| of.gain).collect::<Vec<_>>());
+        let noise = known.iter().map(|(_, of)| of.error.powi(2)).sum::<f64>() / known.len().max(1) as f64;
+        let between = (all.stddev * all.stddev - noise).max(0.0);
+        let one = |(candidate, of): &(usize, Worth)| {
+            let own = of.error.powi(2);
+            let part = if between + own > 0.0 { between / (between + own) } else { 1.0 };
+            let drawn = all.mean + (of.gain - all.mean) * part;
+            (*candidate, drawn - SETTING_COSTS * self.candidates[*candidate].settings() as f64)
+        };
+        known.iter().map(one).chain([(self.incumbent, 0.0)]).collect()
     }
 
-    /// Of a round, the scheduler that is best with its defaults, and the first candidate that beats it in nothing worse; the same
-    /// number twice where there is none.
-    fn leaders(&self, round: usize) -> Option<(usize, usize)> {
-        let own: Vec<usize> = (0..self.defaults).collect();
-        let name = self.ranking(round, &own)?.rows.first()?.scheduler.clone();
-        let defaults = own.into_iter().find(|c| self.candidates[*c].to_string() == name)?;
-        for candidate in self.ranked(round) {
-            if candidate == defaults {
-                break;
-            }
-            if candidate < self.defaults {
-                continue;
-            }
-            let Some(ranking) = self.ranking(round, &[defaults, candidate]) else { break };
-            let leads = ranking.rows[0].scheduler == self.candidates[candidate].to_string();
-            let loses = self.claims(round, defaults, candidate, &ranking);
-            if leads && loses.iter().all(|(metric, claim)| !is_worse(*metric, claim)) {
-                return Some((defaults, candidate));
-            }
+    /// The candidates of a round, what is worth most first.
+    fn ranked(&self, round: usize) -> Vec<usize> {
+        let mut worth = self.worth(round);
+        if worth.is_empty() {
+            return self.rounds[round].clone();
         }
-        Some((defaults, defaults))
+        worth.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        worth.into_iter().map(|(candidate, _)| candidate).collect()
+    }
+
+    /// Of a round, the incumbent, and the candidate that is worth most: of those that are nearly worth as much the one nearest to the
+    /// defaults. The same number twice where none is worth a useful amount.
+    fn leaders(&self, round: usize) -> Option<(usize, usize)> {
+        let worth = self.worth(round);
+        let most = worth.iter().map(|(_, worth)| *worth).reduce(f64::max)?;
+        let near = worth.iter().filter(|(_, worth)| most > 0.0 && *worth >= (most - NEAR).max(0.0));
+        let place = |(candidate, worth): &(usize, f64)| (self.candidates[*candidate].settings(), *candidate, *worth);
+        let best = near.filter(|(candidate, _)| *candidate != self.incumbent).min_by(|a, b| {
+            let (a, b) = (place(a), place(b));
+            a.0.cmp(&b.0).then(b.2.total_cmp(&a.2)).then(a.1.cmp(&b.1))
+        });
+        Some((self.incumbent, best.map_or(self.incumbent, |(candidate, _)| *candidate)))
     }
 
     fn runs_of(&self, round: usize, candidate: usize) -> Vec<&RunResult> {
         self.results.range((round, candidate, 0)..=(round, candidate, u32::MAX)).map(|(_, run)| run).collect()
     }
 
-    /// How a candidate compares with the defaults in each figure that comes before the one that decides.
-    fn claims(&self, round: usize, defaults: usize, candidate: usize, ranking: &Ranking) -> Vec<(Metric, Claim)> {
-        let (a, b) = (self.runs_of(round, defaults), self.runs_of(round, candidate));
-        let all: Vec<&RunResult> = a.iter().chain(&b).copied().collect();
-        let before = self.goal.criteria(&all).into_iter().take_while(|metric| *metric != ranking.metric);
-        let of = |metric: Metric| (metric, Claim::of(metric, &ranking.focus, &a, &b));
-        before.map(of).filter(|(_, claim)| !claim.held_out.is_empty()).collect()
+    /// How a candidate compares with the incumbent: the figure that brings the gain, and the others that are known.
+    fn claims(&self, round: usize, candidate: usize, ranking: &Ranking) -> (Claim, Vec<Claim>) {
+        let (a, b) = (self.runs_of(round, self.incumbent), self.runs_of(round, candidate));
+        let of = |metric: Metric| Claim::of(metric, &ranking.focus, &a, &b);
+        let (first, rate) = (of(ranking.metric), of(Metric::MbPerS));
+        let brings = |claim: &Claim, metric: Metric| claim.better_by(metric) > 0.0;
+        let by_rate = !brings(&first, ranking.metric) && brings(&rate, Metric::MbPerS);
+        let main = if by_rate { Metric::MbPerS } else { ranking.metric };
+        let others = [
+            Metric::StartUp,
+            Metric::DroppedFrames,
+            Metric::FocusMean,
+            Metric::FocusP99,
+            Metric::ShareError,
+            Metric::MbPerS,
+        ];
+        let others = others.into_iter().filter(|metric| *metric != main && !(*metric == ranking.metric && !by_rate));
+        let others = others.map(of).filter(|claim| !claim.held_out.is_empty()).collect();
+        (if by_rate { rate } else { first }, others)
     }
 
     /// The result. A search that ended early gives the best so far.
@@ -255,13 +314,15 @@ impl Search {
         let round = (0..=last_rung).rev().find(|round| self.rounds.len() > *round && complete(*round));
         // Before the first round is over, what there is of it.
         let (defaults, best) = self.leaders(round.unwrap_or(0))?;
-        let ranking = round.and_then(|round| self.ranking(round, &self.rounds[round]));
+        let ranking = round.and_then(|round| self.ranking(round, &self.rounds[round], SIGNIFICANCE));
         let mut choice = Choice {
             defaults: self.candidates[defaults].clone(),
             best: self.candidates[best].clone(),
             outcome: if round == Some(last_rung) { Outcome::DefaultsAsGood } else { Outcome::Unconfirmed },
             claim: None,
             others: Vec::new(),
+            gain: None,
+            losses: Vec::new(),
             ranking,
         };
         if best == defaults {
@@ -272,42 +333,31 @@ impl Search {
         if self.rounds.len() <= held_out {
             return Some(choice);
         }
-        let Some(ranking) = self.ranking(held_out, &[defaults, best]) else { return Some(choice) };
-        let claim =
-            Claim::of(ranking.metric, &ranking.focus, &self.runs_of(held_out, defaults), &self.runs_of(held_out, best));
+        // One comparison, so that nothing is divided among several.
+        let Some(ranking) = self.ranking(held_out, &[defaults, best], ONE_OF_THREE * SIGNIFICANCE) else {
+            return Some(choice);
+        };
+        let (claim, others) = self.claims(held_out, best, &ranking);
         if complete(held_out) {
-            let others = self.claims(held_out, defaults, best, &ranking);
-            let better = self.is_better(best, &ranking, &claim)
-                && others.iter().all(|(metric, claim)| !is_worse(*metric, claim));
+            let name = self.candidates[best].to_string();
+            choice.gain = ranking.rows.iter().find(|row| row.scheduler == name).and_then(|row| row.worth);
+            choice.losses = losses(&self.runs_of(held_out, best), &self.runs_of(held_out, defaults));
+            let better = choice.gain.is_some_and(|of| of.gain >= USEFUL_GAIN && of.at_least > 0.0);
             choice.outcome = if better { Outcome::Better } else { Outcome::DefaultsAsGood };
-            choice.others = others.into_iter().map(|(_, claim)| claim).collect();
+            choice.others = others;
         }
         choice.claim = Some(claim);
         Some(choice)
     }
 
-    /// Do the held-out runs show that it is better, and by a useful amount?
-    fn is_better(&self, best: usize, ranking: &Ranking, claim: &Claim) -> bool {
-        let first = &ranking.rows[0];
-        let leads = first.name(Axes::of_rows(&ranking.rows)) == self.candidates[best].to_string();
-        let sure = matches!(ranking.verdict.confidence, Confidence::Clear | Confidence::Likely);
-        // A recorded load that is simulated again is one run, of which the verdict asks more.
-        let significant = claim.is_significant() || claim.held_out.len() == 1;
-        leads && sure && significant && claim.better_by(ranking.metric) >= USEFUL.min(ranking.metric.useful())
+    /// The exchange rates of the search.
+    pub fn rates(&self) -> Rates {
+        self.rate.map_or_else(|| Rates::of(self.goal), Rates::worth)
     }
 
     fn is_complete(&self, round: usize) -> bool {
         let replicates = self.plan.rungs.get(round).map_or(self.plan.held_out, |rung| rung.replicates) as usize;
         self.rounds[round].iter().all(|candidate| self.runs_of(round, *candidate).len() == replicates)
-    }
-}
-
-/// Is a candidate worse than the defaults in a figure, and not by chance?
-fn is_worse(metric: Metric, claim: &Claim) -> bool {
-    let by = claim.better_by(metric);
-    match claim.p {
-        Some(p) => by < 0.0 && p <= SIGNIFICANCE,
-        None => by < -metric.useful(),
     }
 }
 

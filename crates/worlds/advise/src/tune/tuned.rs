@@ -9,6 +9,7 @@ use super::candidate::Candidate;
 use super::claim::Claim;
 use super::search::{Choice, Outcome};
 use super::words;
+use crate::answer::{Losing, Rates};
 use crate::apply::{Attribute, Commands, TargetDrive, commands_with};
 use crate::metric::Metric;
 
@@ -57,7 +58,7 @@ pub struct TunedDevice {
     pub nr_requests: Option<u32>,
     /// Commands that the drive holds at once; `null`: not changed.
     pub queue_depth: Option<u32>,
-    /// The scheduler that is best with its defaults, with which the claim compares.
+    /// What is set, with which the claim compares.
     pub defaults: String,
     /// The best candidate, whether it is recommended or not.
     pub best: Candidate,
@@ -67,8 +68,15 @@ pub struct TunedDevice {
     pub sentence: String,
     /// The gain of the best candidate with held-out seeds; `null` where none beats the defaults in the search.
     pub claim: Option<Claim>,
-    /// How it compares in the goal's figures that come before the one that decided.
+    /// How it compares in other figures.
     pub others: Vec<Claim>,
+    /// How much more it is worth with held-out seeds at the exchange rate: as it looks, and at least, each as a lower latency, a
+    /// fraction; `null` where none was tried.
+    pub gain: Option<TunedGain>,
+    /// What gets worse by over 5 %, and not by chance.
+    pub losses: Vec<Losing>,
+    /// What half the latency is worth, in words.
+    pub rate: String,
     /// Commands that set it now and at every boot, for a user with sudo; empty where nothing is to be changed.
     pub apply: Vec<String>,
     /// Commands that take that back.
@@ -83,6 +91,19 @@ pub struct TunedDevice {
     pub runs: usize,
     /// The candidates of the last finished round, best first.
     pub tried: Vec<Tried>,
+}
+
+/// What a candidate is worth.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TunedGain {
+    /// As much as a latency that is lower by this fraction.
+    pub worth: f64,
+    /// At least, with 95 % confidence; below 0 where it may be a loss.
+    pub at_least: f64,
+    /// Change of the latency of the focus, as a fraction; `null` without one.
+    pub latency_change: Option<f64>,
+    /// Change of the throughput, as a fraction.
+    pub throughput_change: Option<f64>,
 }
 
 /// A candidate of the last round.
@@ -117,6 +138,7 @@ pub fn tuned(
     candidates: usize,
     runs: usize,
     ended_early: Option<&str>,
+    rates: &Rates,
 ) -> TunedDevice {
     let better = choice.outcome == Outcome::Better;
     let recommended = if better { &choice.best } else { &choice.defaults };
@@ -132,7 +154,7 @@ pub fn tuned(
             mb_per_s: finite(row.mean(Metric::MbPerS)),
         })
     });
-    let mut sentence = words::sentence(choice, candidates, ended_early);
+    let mut sentence = words::sentence(choice, candidates, ended_early, rates);
     if better && !settable {
         sentence += &format!(" A current kernel has no {}; `dumbwaiter serve` does.", recommended.scheduler.name);
     }
@@ -151,6 +173,9 @@ pub fn tuned(
         sentence,
         claim: choice.claim.clone(),
         others: choice.others.clone(),
+        gain: gain(choice),
+        losses: choice.losses.clone(),
+        rate: rates.words(),
         apply: commands.apply,
         undo: commands.undo,
         udev_rule: commands.udev_rule,
@@ -172,6 +197,22 @@ fn apply(at: &Applied<'_>, set: &Candidate) -> Commands {
         attributes.push(Attribute { path: "device/queue_depth", value, previous });
     }
     commands_with(&at.place, &set.scheduler, &attributes)
+}
+
+fn gain(choice: &Choice) -> Option<TunedGain> {
+    let lower = |gain: f64| crate::answer::rounded(-libm::expm1(-gain));
+    let found = choice.gain?;
+    let of = |metric: Metric| {
+        let all = choice.claim.iter().chain(&choice.others);
+        all.filter(|claim| claim.metric == metric.key()).map(|claim| claim.change).find(|change| change.is_finite())
+    };
+    let latency_change = of(Metric::StartUp).or_else(|| of(Metric::FocusP99)).or_else(|| of(Metric::FocusMean));
+    Some(TunedGain {
+        worth: lower(found.gain),
+        at_least: lower(found.at_least),
+        latency_change,
+        throughput_change: of(Metric::MbPerS),
+    })
 }
 
 fn no_commands() -> Commands {

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use super::candidate::Candidate;
 use super::claim::Claim;
 use super::search::{Choice, Outcome};
+use crate::answer::Rates;
 use crate::focus::Focus;
 use crate::metric::{Metric, Unit};
-use crate::sentence::{p_text, signed};
+use crate::sentence::{list, p_text, percent, percent_down, signed};
 
-/// `p99 latency of interactive 12.1 ms in place of 18.0 ms with the defaults of bfq (-33 %, with 95 % confidence -40 % to -25 %,
+/// `p99 latency of interactive 12.1 ms in place of 18.0 ms under bfq (-33 %, with 95 % confidence -40 % to -25 %,
 /// p < 0.001, 10 held-out seeds)`.
 fn worth(claim: &Claim, focus: &Focus, of: &Candidate) -> String {
     let metric = Metric::of_key(&claim.metric).unwrap_or(Metric::FocusP99);
@@ -30,23 +31,40 @@ fn worth(claim: &Claim, focus: &Focus, of: &Candidate) -> String {
         0 | 1 => String::new(),
         n => format!(", {n} held-out seeds"),
     };
-    format!("{figure} {tuned} in place of {defaults} with the defaults of {of} ({change}{ci95}, {p}{seeds})")
+    format!("{figure} {tuned} in place of {defaults} under {of} ({change}{ci95}, {p}{seeds})")
 }
 
 /// The choice in a sentence or two.
-pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>) -> String {
+pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>, rates: &Rates) -> String {
     let (best, defaults, focus) = (&choice.best, &choice.defaults, choice.focus());
     let effect = choice.claim.as_ref().map(|claim| worth(claim, &focus, defaults));
     let early = ended_early.map_or(String::new(), |why| format!("{why}: "));
     match choice.outcome {
         Outcome::Better => {
-            let mut text = format!("{early}set {best}: {}.", effect.unwrap_or_default());
+            // What it costs comes first.
+            let price: Vec<String> = choice.losses.iter().map(crate::answer::Losing::text).collect();
+            let price = if price.is_empty() { String::new() } else { format!("for {}: ", list(&price)) };
+            let worth = choice.gain.map_or(String::new(), |of| {
+                let lower = |gain: f64| -libm::expm1(-gain);
+                let least = if of.at_least > 0.0 {
+                    format!(", at least {}", percent_down(lower(of.at_least)))
+                } else {
+                    String::new()
+                };
+                format!(
+                    "; all in all worth a {} lower latency{least}, where {}",
+                    percent(lower(of.gain)),
+                    rates.words()
+                )
+            });
+            let mut text = format!("{early}{price}set {best}: {}{worth}.", effect.unwrap_or_default());
             capitalise(&mut text);
             text
         }
         Outcome::DefaultsAsGood => {
             let mut text = format!(
-                "{early}keep {defaults}: none of {tried} candidates is better without being worse in another figure"
+                "{early}keep {defaults}: none of {tried} candidates is worth more by a useful amount, where {}",
+                rates.words()
             );
             match effect {
                 Some(effect) => {
@@ -58,7 +76,7 @@ pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>)
             text
         }
         Outcome::Unconfirmed if best == defaults => {
-            format!("{early}nothing better than the defaults of {defaults} was found so far, and nothing is confirmed.")
+            format!("{early}nothing better than {defaults} was found so far, and nothing is confirmed.")
         }
         Outcome::Unconfirmed => {
             let so_far = effect.map_or(String::new(), |effect| format!(" (so far {effect})"));

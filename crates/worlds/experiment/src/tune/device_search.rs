@@ -9,7 +9,7 @@ use dumbwaiter_advise::tune::{
 use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Provenance, TargetDrive};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_scenario::load::Prepared;
-use dumbwaiter_scenario::{Scenario, Work};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec, Work};
 
 use super::TuneOptions;
 use super::space::{schedulers, space};
@@ -44,6 +44,20 @@ fn needs_whole_runs(scenario: &Scenario) -> bool {
     varies || scenario.duration.is_none() || !scenario.changes.is_empty()
 }
 
+/// What is set. A single scheduler that somebody names for a simulation is taken as that.
+fn incumbent(
+    options: &TuneOptions,
+    real: bool,
+    place: &TargetDrive,
+    schedulers: &[SchedulerSpec],
+) -> Option<Candidate> {
+    let named = options.incumbent.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
+    let set = || SchedulerSpec::parse(&place.previous).ok();
+    let searched = (!real && !options.schedulers.is_empty()).then(|| schedulers.first().cloned()).flatten();
+    let default = set().filter(|set| schedulers.contains(set));
+    named.or_else(|| if real { set() } else { default.or(searched).or_else(set) }).map(Candidate::of)
+}
+
 impl DeviceSearch {
     /// A search on `device`, in a world that describes itself as `about`. `budget`: time for its runs.
     ///
@@ -70,6 +84,7 @@ impl DeviceSearch {
         // Of NVMe drives the depth cannot be set.
         let depth = model.filter(|_| place.disk.starts_with("sd")).map(|model| model.facts().depth);
         let spaces: Vec<Space> = schedulers.iter().map(|spec| space(spec, scenario, depth)).collect();
+        let incumbent = incumbent(options, about.real, &place, &schedulers);
         let kind = LoadKind { whole_runs: needs_whole_runs(scenario), repeats: load.is_recorded() && !about.real };
         let plan = match budget {
             None => TunePlan::default_for(spaces.len(), kind),
@@ -92,7 +107,7 @@ impl DeviceSearch {
             device: device.to_owned(),
             load: Arc::clone(load),
             stack: about.stacks.first().copied().unwrap_or(Stack::Simulated),
-            search: Search::new(&spaces, plan, goal, scenario.seed),
+            search: Search::new(&spaces, incumbent, plan, goal, scenario.seed).with_rate(options.rate),
             loads: BTreeMap::new(),
             place,
             offered,
@@ -153,6 +168,7 @@ impl DeviceSearch {
             previous_queue_depth: self.depth,
         };
         let choice = self.search.choice()?;
-        Some(tuned(&at, &choice, self.search.candidates(), self.search.runs(), ended_early))
+        let rates = self.search.rates();
+        Some(tuned(&at, &choice, self.search.candidates(), self.search.runs(), ended_early, &rates))
     }
 }

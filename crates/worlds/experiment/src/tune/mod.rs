@@ -50,6 +50,10 @@ pub struct TuneOptions {
     pub schedulers: Vec<SchedulerSpec>,
     /// How much it may do.
     pub budget: Budget,
+    /// Part of the throughput that half the latency is worth; `None`: the goal's.
+    pub rate: Option<f64>,
+    /// The scheduler that is set; `None`: the drive's, the first that is searched in a simulation, or the kernel's default.
+    pub incumbent: Option<String>,
 }
 
 /// A search's document, and why it ended early if a run failed.

@@ -75,6 +75,7 @@ fn a_comparison_is_one_call() {
         finished: Vec::new(),
         command: String::new(),
         until: None,
+        asked: Default::default(),
     };
     let control = Control::default();
     let done = compare(&experiment, &device, None, worker(), &control).unwrap();

@@ -53,6 +53,7 @@ fn shares_follow_weights_under_headway_and_not_under_none() {
         finished: Vec::new(),
         command: String::new(),
         until: None,
+        asked: Default::default(),
     };
     let world = Served::named(&format!("emulate:{SLOW}")).unwrap();
     let compared = compare(&experiment, &world, &Control::default()).unwrap();

@@ -41,6 +41,8 @@ struct Cpu {
     /// Whether it idled since its last submission, so that caches and predictors are cold, and for how long.
     slept: bool,
     idled: u64,
+    /// Waits of its call for the scheduler's lock.
+    lock_wait: u64,
 }
 
 /// Where CPU time went.
@@ -162,6 +164,11 @@ impl Host {
         if let Some(cost) = cost.filter(|_| self.profile.name != FREE.name) {
             self.cost = cost;
         }
+    }
+
+    /// Time for which the call on this CPU waited for the scheduler's lock.
+    pub(crate) fn take_lock_wait(&mut self, cpu: usize) -> u64 {
+        std::mem::take(&mut self.cpus[cpu].lock_wait)
     }
 
     /// The same host with another completion method.
@@ -343,6 +350,7 @@ impl Host {
         let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
         self.spent.scheduler += work;
         self.spent.lock_wait += waited;
+        self.cpus[cpu].lock_wait += waited;
         match then {
             Then::Takes(_) => Step::Takes(Nanos(end)),
             Then::Sends(_, tail) => {

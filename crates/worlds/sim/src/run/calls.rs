@@ -37,10 +37,25 @@ fn go_on(run: &mut Run<'_>, cpu: usize, step: Step) {
     match step {
         Step::Takes(at) => run.events.push(at, EventKind::Take(cpu as u32)),
         Step::Sends(at) => {
+            let waited = run.cpus.host.take_lock_wait(cpu);
             if let Some(event) = run.cpus.calls[cpu].take() {
+                note_wait(run, &event, waited);
                 run.events.push(at, event);
             }
         }
         Step::Waits => {}
+    }
+}
+
+/// Each I/O of a call waited for the lock as long as the call did.
+fn note_wait(run: &mut Run<'_>, event: &EventKind, waited: u64) {
+    match event {
+        EventKind::Issue(slot) => run.slots[*slot].lock = waited,
+        EventKind::IssueBatch(thread) => {
+            for slot in &run.threads[*thread as usize].prepared {
+                run.slots[*slot].lock = waited;
+            }
+        }
+        _ => {}
     }
 }

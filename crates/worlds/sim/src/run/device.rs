@@ -1,6 +1,6 @@
 //! Dispatch to the device and completions from it.
 
-use dumbwaiter_block::{Errno, Nanos, RequestId};
+use dumbwaiter_block::{Errno, Nanos, Op, RequestId};
 use dumbwaiter_scenario::load::Mode;
 
 use super::queue::{Resumes, wake};
@@ -17,6 +17,9 @@ pub(super) fn serve(run: &mut Run<'_>) {
         run.cpus.host.set_scheduler_cost(run.exchanges.next_cost.take());
     }
     run.disk.dispatch(now);
+    let has_room = run.disk.layer.in_device() < u64::from(run.disk.layer.config().setup.device_depth);
+    run.measured.stages.room.set(now, has_room);
+    run.measured.stages.writing.set(now, run.disk.writes > 0);
     deliver(run, now);
     wake_tasks(run, now);
     if run.load.is_open() {
@@ -34,6 +37,10 @@ pub(super) fn device_done(run: &mut Run<'_>, now: Nanos) {
     let mut completions = std::mem::take(&mut run.disk.completions);
     run.disk.device.advance(now, &mut completions);
     for completion in completions.drain(..) {
+        if run.disk.layer.request(RequestId(completion.tag)).io.op == Op::Write {
+            run.disk.writes -= 1;
+            run.measured.stages.writing.set(completion.at, run.disk.writes > 0);
+        }
         let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
         run.disk.layer.complete(completion.at, RequestId(completion.tag), result, &mut run.disk.finished);
         let cpu = run.disk.finished.last().map_or(0, |done| usize::from(done.io.cpu));

@@ -1,6 +1,6 @@
 //! The disk of a run: the block layer with the device below it.
 
-use dumbwaiter_block::{BlockLayer, Finished, Flags, Nanos, Plug, Stack};
+use dumbwaiter_block::{BlockLayer, Finished, Flags, Nanos, Op, Plug, Stack};
 use dumbwaiter_devices::{Command, Completion, Device, Submitted};
 
 use crate::host::SchedulerCost;
@@ -18,6 +18,8 @@ pub(super) struct Disk {
     pub(super) timer_at: Nanos,
     /// A `Send` event is pending.
     pub(super) sends: bool,
+    /// Writes in the device.
+    pub(super) writes: u64,
     /// Exchanges of the scheduler that the device has heard of.
     switches: u64,
 }
@@ -35,6 +37,7 @@ impl Disk {
             finished: Vec::new(),
             timer_at: Nanos::MAX,
             sends: false,
+            writes: 0,
         }
     }
 
@@ -58,6 +61,8 @@ impl Disk {
             let class = self.layer.scheduler().device_class(id);
             if self.device.submit_in_class(now, &command, class) == Submitted::Busy {
                 self.layer.refused(now, id);
+            } else if command.op == Op::Write {
+                self.writes += 1;
             }
         }
         self.layer.finish_idle(now, &mut self.finished);

@@ -9,6 +9,10 @@ pub(super) struct Slot {
     pub(super) insert: Nanos,
     pub(super) issue: Nanos,
     pub(super) device_done: Nanos,
+    /// When it first reached the block layer; zero: not yet.
+    pub(super) arrived: Nanos,
+    /// Time for which it waited for the scheduler's lock, ns.
+    pub(super) lock: u64,
     pub(super) io: Io,
     pub(super) thread: u32,
     pub(super) task: u16,
@@ -26,4 +30,13 @@ pub(super) struct Slot {
     pub(super) slept: bool,
     /// Time since which its thread polls for it.
     pub(super) polls_from: Option<Nanos>,
+}
+
+impl Slot {
+    /// It reaches the block layer at `now`, perhaps once more.
+    pub(super) fn arrives(&mut self, now: Nanos) {
+        if self.arrived == Nanos::ZERO {
+            self.arrived = now;
+        }
+    }
 }

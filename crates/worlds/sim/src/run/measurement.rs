@@ -7,11 +7,14 @@ use dumbwaiter_scenario::load::RunLimit;
 
 use super::io::Slot;
 use super::period::Period;
+use super::stages::Stages;
 use crate::host::{Activity, Host, Spent};
 
 /// The measured time, and what happened in it.
 pub(super) struct Measurement {
     pub(super) recorder: Recorder,
+    /// Where the time of I/Os goes.
+    pub(super) stages: Stages,
     pub(super) limit: RunLimit,
     /// Latency ends where the kernel has completed an I/O.
     pub(super) kernel_latency: bool,
@@ -40,10 +43,11 @@ impl Measurement {
             device_done,
             complete,
         };
+        let parts = self.stages.parts(slot, layer.controllers().next().is_some());
         if let Some(period) = &mut self.period {
             period.record(&done, layer.queued(), layer.in_device());
         }
-        self.recorder.record(&done);
+        self.recorder.record_parts(&done, Some(&parts));
     }
 }
 

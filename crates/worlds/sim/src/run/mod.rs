@@ -14,6 +14,7 @@ mod period;
 mod queue;
 mod replies;
 mod sleep;
+mod stages;
 mod state;
 mod submit;
 mod thread;
@@ -43,6 +44,7 @@ use self::measurement::{Done, Measurement};
 pub use self::period::{Period, PeriodEnd};
 use self::queue::{has_cpu, leave_cpu, next_to_run, thread_that_runs};
 use self::replies::{reap, replied, rested};
+use self::stages::Stages;
 pub use self::state::Run;
 use self::submit::{entered, issue, issue_batch, retry, work};
 use self::thread::{TaskSleeps, ThreadState};
@@ -135,6 +137,7 @@ impl<'a> Run<'a> {
             exchanges: Exchanges::new(parts.schedulers),
             measured: Measurement {
                 recorder: parts.recorder,
+                stages: Stages::default(),
                 limit: parts.limit,
                 kernel_latency: parts.kernel_latency,
                 warm: None,

@@ -14,6 +14,7 @@ use crate::events::EventKind;
 const PLUG_OVER: u32 = 2;
 
 pub(super) fn issue(run: &mut Run<'_>, slot: u32) {
+    run.slots[slot].arrives(run.now);
     let io = run.slots[slot].io;
     let state = &mut run.threads[run.slots[slot].thread as usize];
     state.issuing -= u32::from(state.scheduled);
@@ -50,6 +51,7 @@ fn submit_rest(run: &mut Run<'_>, thread: u32, slept: bool) {
         if slept && state.closed {
             run.slots[slot].submit = run.now;
         }
+        run.slots[slot].arrives(run.now);
         let io = run.slots[slot].io;
         let flags = if may_sleep { io.flags } else { io.flags.with(Flags::NOWAIT) };
         match run.disk.layer.submit(run.now, Io { flags, ..io }, plugged.then_some(&mut run.disk.plug)) {

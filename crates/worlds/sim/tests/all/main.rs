@@ -12,6 +12,7 @@ mod limits;
 mod page_cache;
 mod rejection;
 mod sleeping;
+mod time_parts;
 mod tune;
 mod whole_runs;
 mod write_back;
