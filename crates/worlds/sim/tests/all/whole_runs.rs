@@ -176,7 +176,8 @@ thinktime = "10ms"
 
 #[test]
 fn what_starves_is_still_seen_at_the_end() {
-    let toml = "duration = \"5s\"\n[[task]]\nname = \"near\"\nrw = \"randread\"\nsize = \"1%\"\niodepth = 60\n[[task]]\nname = \"far\"\nrw = \"randread\"\noffset = \"90%\"\nioengine = \"psync\"\n";
+    // It comes once the drive is full of the others' requests: what a drive has it serves within three seconds.
+    let toml = "duration = \"5s\"\n[[task]]\nname = \"near\"\nrw = \"randread\"\nsize = \"1%\"\niodepth = 60\n[[task]]\nname = \"far\"\nstart = \"50ms\"\nrw = \"randread\"\noffset = \"90%\"\nioengine = \"psync\"\n";
     let scenario = Scenario::from_toml(toml, "test").unwrap();
     let model = dumbwaiter_devices::load("hdd:st1000dm003").unwrap();
     let prepared = Prepared::new(&scenario).unwrap();
