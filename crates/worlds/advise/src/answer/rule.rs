@@ -225,7 +225,7 @@ fn most_worth(field: &Field<'_>, among: &[usize], gain: &dyn Fn(usize) -> f64) -
     }
     let cpu = |i: usize| field.rows[i].mean(Metric::CpuUsPerIo);
     let cheapest = near.iter().map(|i| cpu(*i)).fold(f64::INFINITY, f64::min);
-    let cheap = |i: &usize| !cheapest.is_finite() || !(cpu(*i) > cheapest * (1.0 + CPU_EQUAL_WITHIN));
+    let cheap = |i: &usize| !cheapest.is_finite() || cpu(*i).is_nan() || cpu(*i) <= cheapest * (1.0 + CPU_EQUAL_WITHIN);
     near.into_iter()
         .filter(cheap)
         .min_by(|a, b| order(&field.rows[*a].scheduler).cmp(&order(&field.rows[*b].scheduler)).then(a.cmp(b)))
