@@ -2,7 +2,7 @@
 
 use dumbwaiter_measure::{RunResult, TimeParts};
 
-use super::rule::{Answer, Field};
+use super::field::{Answer, Field};
 use super::words::Words;
 use crate::focus::Focus;
 use crate::row::Axes;

@@ -3,9 +3,9 @@
 use dumbwaiter_measure::RunResult;
 
 use super::estimate::Against;
+use super::field::{Answer, Doubt, Field};
 use super::frontier::level;
 use super::rates::{rate_text, turns_at};
-use super::rule::{Answer, Doubt, Field};
 use super::{Decision, HARMFUL, USEFUL_GAIN};
 use crate::Goal;
 use crate::confidence::Confidence;
