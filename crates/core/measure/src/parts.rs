@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Completed;
 use crate::nan::{nan, not_known};
-use crate::{Completed, Latency};
 
 /// Parts of the latency of one request, ns. They are disjoint, and [`Parts::of`] fills what is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,14 +62,14 @@ impl PartSums {
         }
     }
 
-    /// The means beside the latency that they are parts of; `None` where nothing was measured.
-    pub(crate) fn means(&self, of: &Latency) -> Option<TimeParts> {
-        if of.samples == 0 {
+    /// The means beside the mean latency that they are parts of; `None` where nothing was measured.
+    pub(crate) fn means(&self, samples: u64, mean_us: f64) -> Option<TimeParts> {
+        if samples == 0 {
             return None;
         }
-        let mean = |i: usize| self.0[i] as f64 / of.samples as f64 / 1e3;
-        let sum = self.0.iter().map(|sum| u128::from(*sum)).sum::<u128>() as f64 / of.samples as f64 / 1e3;
-        let left = of.mean - sum;
+        let mean = |i: usize| self.0[i] as f64 / samples as f64 / 1e3;
+        let sum = self.0.iter().map(|sum| u128::from(*sum)).sum::<u128>() as f64 / samples as f64 / 1e3;
+        let left = mean_us - sum;
         Some(TimeParts {
             cpu: mean(0),
             lock: mean(1),
@@ -82,7 +82,7 @@ impl PartSums {
             beside_writes: mean(8),
             completion: mean(9),
             // Rounding is no wait.
-            unfinished: if left.abs() < 1e-6 * of.mean { 0.0 } else { left },
+            unfinished: if left.abs() < 1e-6 * mean_us { 0.0 } else { left },
         })
     }
 }

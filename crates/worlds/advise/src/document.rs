@@ -143,7 +143,8 @@ impl Document {
             if let (Some(spec), Some(model)) =
                 (verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok()), model)
             {
-                let commands = commands(&TargetDrive::of(&self.provenance, model), &spec, self.nr_requests());
+                let place = self.place(model, verdict);
+                let commands = commands(&place, &spec, self.nr_requests());
                 (verdict.apply, verdict.undo) = (commands.apply, commands.undo);
             }
         }
@@ -157,7 +158,8 @@ impl Document {
         for ranking in &mut rankings {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
-                let commands = commands(&TargetDrive::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
+                let place = self.place(&ranking.device, &ranking.verdict);
+                let commands = commands(&place, &spec, self.nr_requests());
                 // Nothing is printed that changes nothing.
                 if commands.apply.first() != commands.undo.first() || commands.apply.len() != commands.undo.len() {
                     (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
@@ -180,6 +182,17 @@ impl Document {
             }
         }
         Conditions { incumbent: self.incumbent.clone(), rate: self.rate, ..conditions }
+    }
+
+    /// Where a verdict is applied, and what to go back to: on a simulated drive the incumbent.
+    fn place(&self, device: &str, verdict: &Verdict) -> TargetDrive {
+        let place = TargetDrive::of(&self.provenance, device);
+        let is_real = self.provenance.drive.as_ref().is_some_and(|drive| !drive.disk.is_empty());
+        let incumbent = SchedulerSpec::parse(&verdict.incumbent).map(|spec| spec.name);
+        match incumbent {
+            Ok(previous) if !is_real => TargetDrive { previous, ..place },
+            _ => place,
+        }
     }
 
     /// The scheduler depth that the scenario sets.

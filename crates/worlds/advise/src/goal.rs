@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Rates;
-
 /// The goal of a user: what latency, throughput and shares are worth to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,10 +34,5 @@ impl Goal {
     /// The goal of this name.
     pub fn parse(name: &str) -> Option<Goal> {
         Goal::ALL.into_iter().find(|goal| goal.name() == name)
-    }
-
-    /// Its exchange rates.
-    pub fn rates(self) -> Rates {
-        Rates::of(self)
     }
 }

@@ -314,18 +314,12 @@ fn of_all(classes: &[SuiteVerdict]) -> SuiteVerdict {
     let mut against: Vec<SuiteAgainst> = names.iter().map(join).collect();
     against.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.scheduler.cmp(&b.scheduler)));
     let same_incumbent = classes.iter().all(|of| of.incumbent == first.incumbent);
-    let least = |a: Confidence, b: Confidence| {
-        if a == Confidence::Clear {
-            b
-        } else if a == Confidence::Likely && b == Confidence::Clear {
-            a
-        } else if a == Confidence::Open {
-            a
-        } else {
-            b
-        }
+    let place = |of: &Confidence| match of {
+        Confidence::Clear => 0,
+        Confidence::Likely => 1,
+        _ => 2,
     };
-    let confidence = classes.iter().map(|of| of.confidence).reduce(least).unwrap_or(Confidence::Open);
+    let confidence = classes.iter().map(|of| of.confidence).max_by_key(place).unwrap_or(Confidence::Open);
     let decision = if agree { first.decision } else { Decision::Depends };
     let named = |of: &SuiteVerdict| {
         let what = match (&of.recommended, of.decision) {

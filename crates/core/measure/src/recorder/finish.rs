@@ -3,6 +3,7 @@
 use super::{CpuFacts, Recorder, RunFacts};
 use crate::Unfinished;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
+use crate::parts::{PartSums, TimeParts};
 use crate::result::{
     Cdfs, Cpu, Energy, Fairness, Latency, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats,
     TenantStats,
@@ -52,7 +53,7 @@ impl Recorder {
             ended_unix_ns: None,
             iops: rate(all.count as f64),
             mb_per_s: rate(all.bytes as f64 / 1e6),
-            time_parts_us: all.parts.means(&all.latencies.latency()),
+            time_parts_us: parts(&all.parts, &all.latencies.latency()),
             latency_us: all.latencies.latency(),
             focus_latency_us: self.focus_latency(),
             read: op_stats(&self.read, rate),
@@ -175,7 +176,7 @@ impl Recorder {
                 count: tally.count,
                 iops: rate(tally.count as f64),
                 mb_per_s: rate(tally.bytes as f64 / 1e6),
-                time_parts_us: tally.parts.means(&tally.latencies.latency()),
+                time_parts_us: parts(&tally.parts, &tally.latencies.latency()),
                 latency_us: tally.latencies.latency(),
                 bandwidth: self.timeline.bandwidth(end, Some(i)),
             }
@@ -211,12 +212,17 @@ impl Recorder {
     }
 }
 
+/// Where the time of those goes whose latencies these are.
+fn parts(of: &PartSums, latency: &Latency) -> Option<TimeParts> {
+    of.means(latency.samples, latency.mean)
+}
+
 fn op_stats(t: &FineTally, rate: impl Fn(f64) -> f64) -> OpStats {
     OpStats {
         count: t.count,
         iops: rate(t.count as f64),
         mb_per_s: rate(t.bytes as f64 / 1e6),
-        time_parts_us: t.parts.means(&t.latencies.latency()),
+        time_parts_us: parts(&t.parts, &t.latencies.latency()),
         latency_us: t.latencies.latency(),
     }
 }

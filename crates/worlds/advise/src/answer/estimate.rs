@@ -165,7 +165,8 @@ pub(crate) fn against(own: &[Judged], incumbent: &[Judged], grounds: &Grounds) -
             unpaired(&own.iter().map(of).collect::<Vec<_>>(), &other.iter().map(from).collect::<Vec<_>>(), grounds)
         }
     };
-    let (best, worst): (fn(&Judged) -> f64, fn(&Judged) -> f64) = (|run| run.utility[0], |run| run.utility[1]);
+    let best: fn(&Judged) -> f64 = |run| run.utility[0];
+    let worst: fn(&Judged) -> f64 = |run| run.utility[1];
     let (as_seen, low, high) = (spread(best, best, 0.0), spread(worst, best, -LIMIT), spread(best, worst, LIMIT));
     let quantile = |of: &Spread| student_quantile(1.0 - grounds.error / ALTERNATIVES, of.freedom);
     let t = quantile(&as_seen);

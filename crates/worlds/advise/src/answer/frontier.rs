@@ -3,8 +3,8 @@
 use dumbwaiter_measure::{RunResult, median};
 use serde::{Deserialize, Serialize};
 
+use super::field::{Answer, Field};
 use super::objective::Judged;
-use super::rule::{Answer, Field};
 use crate::metric::Metric;
 use crate::row::Axes;
 

@@ -2,6 +2,7 @@
 
 mod class;
 mod estimate;
+mod field;
 mod frontier;
 mod losses;
 mod objective;
@@ -15,13 +16,14 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use class::{ClassAnswer, OnModels, of_class};
 pub(crate) use estimate::Against;
+pub(crate) use field::{Answer, Field};
 pub use frontier::FrontierMember;
 pub(crate) use frontier::{frontier, rounded};
 pub use losses::Losing;
 pub(crate) use losses::losses;
 pub(crate) use objective::Objective;
 pub use rates::Rates;
-pub(crate) use rule::{Answer, Field, answer, incumbent, rates};
+pub(crate) use rule::{answer, incumbent, rates};
 pub(crate) use why::why;
 pub(crate) use words::{Words, change_text};
 

@@ -52,7 +52,7 @@ impl Rates {
 /// A rate, as `--rate` takes it: `26%` with a space for people, below 1 % with a digit more.
 pub(crate) fn rate_text(part: f64) -> String {
     let percent = part * 100.0;
-    if percent < 0.95 || percent > 99.05 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
+    if (0.95..=99.05).contains(&percent) { format!("{percent:.0} %") } else { format!("{percent:.2} %") }
 }
 
 /// The part at which an alternative whose latency and throughput change by these (natural logarithms) is worth nothing; `None` where

@@ -2,7 +2,7 @@
 
 use dumbwaiter_measure::{RunResult, median};
 
-use super::rule::{Answer, Field};
+use super::field::{Answer, Field, Short};
 use super::{HARMFUL, USEFUL_GAIN};
 
 /// Requests of the focus below which nothing is said, and those that would do.
@@ -14,15 +14,6 @@ const CENSORED_WIDTH: f64 = 1.0;
 const RAISED_MAX: f64 = 0.25;
 /// Least time for the start of applications, s.
 const LAUNCHES_S: f64 = 60.0;
-
-/// Why the runs are too short.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Short {
-    /// A clause.
-    pub(crate) why: String,
-    /// What would do, s; `None` where a longer time is of no help, as for a recorded load.
-    pub(crate) seconds: Option<f64>,
-}
 
 /// A round time that is at least this long.
 pub(crate) fn round_up(seconds: f64) -> f64 {

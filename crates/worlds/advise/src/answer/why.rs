@@ -2,7 +2,7 @@
 
 use dumbwaiter_measure::{RunResult, TimeParts};
 
-use super::rule::{Answer, Field};
+use super::field::{Answer, Field};
 use super::words::Words;
 use crate::focus::Focus;
 use crate::row::Axes;
@@ -47,7 +47,7 @@ pub(crate) fn why(field: &Field<'_>, found: &Answer) -> Vec<String> {
         (&set, &own, field.incumbent, other)
     };
     let difference = mean(slow) - mean(fast);
-    if !(difference > DIFFERENCE * mean(fast)) {
+    if difference.is_nan() || difference <= DIFFERENCE * mean(fast) {
         return Vec::new();
     }
     let most = (0..slow.len()).max_by(|a, b| (slow[*a].1 - fast[*a].1).total_cmp(&(slow[*b].1 - fast[*b].1)));

@@ -3,9 +3,9 @@
 use dumbwaiter_measure::RunResult;
 
 use super::estimate::Against;
+use super::field::{Answer, Doubt, Field};
 use super::frontier::level;
 use super::rates::{rate_text, turns_at};
-use super::rule::{Answer, Doubt, Field};
 use super::{Decision, HARMFUL, USEFUL_GAIN};
 use crate::Goal;
 use crate::confidence::Confidence;
@@ -343,10 +343,11 @@ impl Words<'_> {
             .alternatives
             .iter()
             .copied()
-            .filter(|i| !shown.contains(i) && !(changed && *i == self.found.pick))
+            .filter(|i| !shown.contains(i) && (!changed || *i != self.found.pick))
             .map(|i| self.in_short(i, &shown))
             .collect();
-        if !rest.is_empty() && !(shown.is_empty() && self.same().len() == rest.len()) {
+        let all_do_the_same = shown.is_empty() && self.same().len() == rest.len();
+        if !rest.is_empty() && !all_do_the_same {
             lines.push(rest.join(" "));
         }
         lines

@@ -302,7 +302,7 @@ impl Search {
             Metric::ShareError,
             Metric::MbPerS,
         ];
-        let others = others.into_iter().filter(|metric| *metric != main && !(*metric == ranking.metric && !by_rate));
+        let others = others.into_iter().filter(|metric| *metric != main);
         let others = others.map(of).filter(|claim| !claim.held_out.is_empty()).collect();
         (if by_rate { rate } else { first }, others)
     }

@@ -205,7 +205,7 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
         offered: &["x".to_owned()],
         previous_queue_depth: Some(31),
     };
-    let found = tuned(&at, &choice, 10, 100, None, &crate::Goal::Balanced.rates());
+    let found = tuned(&at, &choice, 10, 100, None, &crate::Rates::of(crate::Goal::Balanced));
     let rule = "ATTR{queue/scheduler}=\"x\", ATTR{queue/iosched/a}=\"3\", ATTR{queue/nr_requests}=\"64\", ATTR{device/queue_depth}=\"8\"";
     assert!(found.udev_rule.ends_with(rule), "{}", found.udev_rule);
     assert_eq!(found.undo[1], "echo 31 | sudo tee /sys/block/sdX/device/queue_depth");
@@ -214,7 +214,8 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
         "{}",
         found.sentence
     );
-    let elsewhere = tuned(&Applied { offered: &[], ..at }, &choice, 10, 100, None, &crate::Goal::Balanced.rates());
+    let elsewhere =
+        tuned(&Applied { offered: &[], ..at }, &choice, 10, 100, None, &crate::Rates::of(crate::Goal::Balanced));
     assert!(elsewhere.apply.is_empty() && elsewhere.sentence.contains("kernel has no x"), "{}", elsewhere.sentence);
 }
 
@@ -287,7 +288,7 @@ fn a_gain_in_latency_that_costs_most_of_the_throughput_is_rejected_or_says_so() 
         offered: &["x".to_owned()],
         previous_queue_depth: None,
     };
-    let told = tuned(&at, &choice, 10, 100, None, &Goal::Latency.rates());
+    let told = tuned(&at, &choice, 10, 100, None, &crate::Rates::of(Goal::Latency));
     assert!(
         told.sentence.starts_with("For throughput -85 % (47.2 MB/s to 7.20 MB/s): set x:c=5: "),
         "{}",
