@@ -95,6 +95,9 @@ fn complete<P: DeviceParams>(table: &mut Table) {
     for (name, value) in P::OPTIONAL {
         table.entry(*name).or_insert(Value::Float(*value));
     }
+    for name in P::OFF {
+        table.entry(*name).or_insert(Value::Boolean(false));
+    }
 }
 
 /// A checked device description, from which devices are built.
