@@ -31,6 +31,7 @@ mod keys;
 mod kind;
 mod model;
 pub mod null;
+pub mod open_loop;
 mod outbox;
 mod rng;
 pub mod ssd;
