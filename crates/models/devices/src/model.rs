@@ -204,7 +204,7 @@ pub fn models() -> &'static [ModelInfo] {
         built_in!(Hdd, "hdd", "hts541010a9e662", "HGST Travelstar 1 TB, 5400 rpm, 2.5 inch"),
         built_in!(Hdd, "hdd", "exos-x16", "Seagate Exos X16, 16 TB, 7200 rpm, conventional recording (CMR)"),
         built_in!(Hdd, "hdd", "smr-16tb", "a drive-managed shingled disk (SMR) of 16 TB; no product, see the file"),
-        built_in!(Hdd, "hdd", "dt01aca200", "Toshiba DT01ACA200 2 TB, 7200 rpm, with reads beside writes as measured"),
+        built_in!(Hdd, "hdd", "dt01aca200", "Toshiba DT01ACA200 2 TB, 7200 rpm, reads beside writes as measured"),
         built_in!(Ssd, "ssd", "px256m5s", "Plextor M5S 256 GB, SATA, 2012"),
         built_in!(Ssd, "ssd", "850pro-256", "Samsung 850 Pro 256 GB, SATA, 2014"),
         built_in!(Ssd, "ssd", "sata-mlc", "a commodity MLC SATA SSD"),
@@ -308,7 +308,8 @@ fn read_parameters(path: &Path) -> std::io::Result<String> {
 
 /// The built-in device with this name.
 fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
-    if let Some(info) = models().iter().find(|info| info.name == name) {
+    let catalogue = crate::catalogue().iter();
+    if let Some(info) = models().iter().chain(catalogue).find(|info| info.name == name) {
         return Ok(info);
     }
     let fits: Vec<&ModelInfo> = models()
@@ -326,7 +327,7 @@ fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
 }
 
 fn near(name: &str) -> String {
-    let names = || models().iter().map(|info| info.name);
+    let names = || models().iter().chain(crate::catalogue()).map(|info| info.name);
     let bare = name.split_once(':').map_or(name, |(_, bare)| bare);
     let by_name = hint(name, names());
     let found = if by_name.contains("did you mean") { by_name } else { hint(bare, names()) };

@@ -155,10 +155,5 @@ pub fn run(device: &mut dyn Device, mix: &Mix) -> Mixed {
     let last = run.latencies.len().saturating_sub(1);
     let at = |share: f64| run.latencies.get((last as f64 * share) as usize).map_or(f64::NAN, |l| l.as_us_f64());
     let seconds = mix.end.since(mix.warmup).as_secs_f64();
-    Mixed {
-        p50_us: at(0.5),
-        p95_us: at(0.95),
-        p99_us: at(0.99),
-        write_mb_per_s: run.written as f64 / seconds / 1e6,
-    }
+    Mixed { p50_us: at(0.5), p95_us: at(0.95), p99_us: at(0.99), write_mb_per_s: run.written as f64 / seconds / 1e6 }
 }

@@ -67,7 +67,11 @@ pub const KEYS: &[Key] = &[
     Key { name: "latency_read_us", expect: Expect::Num(0.0, 1e7), about: "read within the limits" },
     Key { name: "latency_write_us", expect: Expect::Num(0.0, 1e7), about: "write within the limits" },
     Key { name: "jitter", expect: Expect::Num(0.0, 2.0), about: "relative width of the latency's spread" },
-    Key { name: "latency_sigma", expect: Expect::Num(0.0, 5.0), about: "deviation of the latency's logarithm, 0: by jitter" },
+    Key {
+        name: "latency_sigma",
+        expect: Expect::Num(0.0, 5.0),
+        about: "deviation of the latency's logarithm, 0: by jitter",
+    },
     Key { name: "slow_reads_per_s", expect: Expect::Num(0.0, 1e9), about: "reads that no cache holds" },
     Key { name: "slow_share_max", expect: Expect::Num(0.0, 1.0), about: "largest share of them" },
     Key { name: "slow_latency_us", expect: Expect::Num(0.0, 1e9), about: "their median latency" },
@@ -294,7 +298,9 @@ impl Device for Volume {
             Op::Read => self.transfer(now, command.bytes(), self.latency_us[0], true),
             Op::Write => self.transfer(now, command.bytes(), self.latency_us[1], false),
             // No volatile cache to flush; the host's view of a discard is one small I/O.
-            Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => self.transfer(now, 0, self.latency_us[1], false),
+            Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => {
+                self.transfer(now, 0, self.latency_us[1], false)
+            }
         };
         self.held.accept(command, failed, served)
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dumbwaiter_block::Nanos;
 
-use super::events::{Event, Events};
+use super::events::{Event, Events, Sort};
 use super::flash::{Flash, NONE, Notice, Program};
 use super::ftl::{UNIT, UNMAPPED};
 use super::params::Params;
@@ -39,8 +39,8 @@ pub(crate) struct Buffer {
     t_flushback: Nanos,
     partial_is_due: bool,
     next_die: u32,
-    /// Time that the controller needs for a unit that leaves the buffer.
-    drain_per_unit: f64,
+    /// Time that the controller needs for a run of units that leaves the buffer.
+    drain_per_run: f64,
     drain_free: Nanos,
     draining: VecDeque<Program>,
     /// Programs in order of issue, from number `oldest` on: whether each has ended.
@@ -63,7 +63,7 @@ impl Buffer {
             t_flushback: Nanos::from_us_f64(p.t_flushback_us),
             partial_is_due: false,
             next_die: 0,
-            drain_per_unit: if p.drain_mb_per_s > 0.0 { UNIT as f64 * 1e3 / p.drain_mb_per_s } else { 0.0 },
+            drain_per_run: if p.drain_mb_per_s > 0.0 { UNIT as f64 * 1e3 / p.drain_mb_per_s } else { 0.0 },
             drain_free: Nanos::ZERO,
             draining: VecDeque::new(),
             ended: VecDeque::new(),
@@ -178,7 +178,7 @@ impl Flash {
                 self.program(NONE, now, events, counters);
             } else if !b.partial_is_due {
                 b.partial_is_due = true;
-                events.add(now + b.t_flushback, Event::Partial);
+                events.add(now + b.t_flushback, Sort::Other, Event::Partial);
             }
         }
     }
@@ -195,7 +195,7 @@ impl Flash {
             self.program(NONE, now, events, counters);
         } else {
             b.partial_is_due = true;
-            events.add(due, Event::Partial);
+            events.add(due, Sort::Other, Event::Partial);
         }
     }
 
@@ -214,9 +214,11 @@ impl Flash {
         if !self.ftl.has_room(die, units) {
             self.open_block(die, units, counters);
         }
-        let mut physical = u32::MAX;
+        let (mut physical, mut runs, mut before) = (u32::MAX, 0, None);
         for &unit in &self.buffer.pending {
             physical = physical.min(self.ftl.append(die, unit));
+            runs += u32::from(before.is_none_or(|before| unit != before + 1));
+            before = Some(unit);
         }
         self.buffer.pending.clear();
         self.ftl.pad(die);
@@ -226,12 +228,12 @@ impl Flash {
         let bytes = if b.size > 0 { u64::from(units) * UNIT } else { 0 };
         let program = Program { seq: b.next_seq(), die, physical, units, bytes, task, order };
         b.ended.push_back(false);
-        if b.drain_per_unit == 0.0 {
+        if b.drain_per_run == 0.0 {
             return self.hand_over(program, now, events);
         }
-        b.drain_free = now.max(b.drain_free) + Nanos((b.drain_per_unit * f64::from(units) + 0.5) as u64);
+        b.drain_free = now.max(b.drain_free) + Nanos((b.drain_per_run * f64::from(runs) + 0.5) as u64);
         b.draining.push_back(program);
-        events.add(b.drain_free, Event::Drained);
+        events.add(b.drain_free, Sort::Other, Event::Drained);
     }
 
     /// The controller is done with the program that entered first.

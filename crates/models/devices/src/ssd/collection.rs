@@ -73,7 +73,8 @@ impl Flash {
                 continue;
             }
             let mut time = time;
-            while self.ftl.free_blocks(die) < self.ftl.shape.high && !self.ftl.has_no_garbage(die) && time > Nanos::ZERO {
+            while self.ftl.free_blocks(die) < self.ftl.shape.high && !self.ftl.has_no_garbage(die) && time > Nanos::ZERO
+            {
                 self.take_block(die, counters);
                 let d = &mut self.dies[die as usize];
                 let paid = d.gc_left.min(time);

@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Nanos, Op};
 
-use super::events::Event;
+use super::events::{Event, Sort};
 use super::streams::Fetch;
 use super::{Direction, Ssd, UNIT_SECTORS, units};
 use crate::{Breakdown, Command, Completion};
@@ -46,7 +46,17 @@ impl Ssd {
         if index as usize == self.tasks.len() {
             let waiters = Vec::new();
             let parts = Breakdown::default();
-            self.tasks.push(Task { command, fetch, seq, arrival: now, left: 0, send: 0, senses: false, parts, waiters });
+            self.tasks.push(Task {
+                command,
+                fetch,
+                seq,
+                arrival: now,
+                left: 0,
+                send: 0,
+                senses: false,
+                parts,
+                waiters,
+            });
         } else {
             let task = &mut self.tasks[index as usize];
             (task.command, task.fetch, task.seq, task.arrival) = (command, fetch, seq, now);
@@ -101,7 +111,11 @@ impl Ssd {
         self.free_tasks.push(task);
         self.unresolved -= 1;
         self.last_completion = self.last_completion.max(at);
-        if self.slots == u32::MAX { self.active -= 1 } else { self.events.add(at, Event::Left) }
+        if self.slots == u32::MAX {
+            self.active -= 1
+        } else {
+            self.events.add(at, Sort::Other, Event::Left)
+        }
         if self.barrier.is_some() {
             self.begin_barrier(self.last_completion);
         }
@@ -147,18 +161,18 @@ impl Ssd {
                     self.tasks[fetcher as usize].waiters.push(task);
                 }
             }
-            self.events.add(firm, Event::Ready(task));
+            self.events.add(firm, Sort::Other, Event::Ready(task));
         } else {
             t.parts.firmware += self.latency_read;
             t.senses = true;
-            self.events.add(ready, Event::Ready(task));
+            self.events.add(ready, Sort::Ready, Event::Ready(task));
         }
         if let Some(fetch) = answer.fetch {
             let fetcher = self.new_task(None, Some(fetch), 0, now);
             let t = &mut self.tasks[fetcher as usize];
             (t.left, t.senses) = (1, true);
             self.streams.fetching(fetch, fetcher);
-            self.events.add(ready, Event::Ready(fetcher));
+            self.events.add(ready, Sort::Ready, Event::Ready(fetcher));
         }
     }
 
@@ -188,7 +202,7 @@ impl Ssd {
         }
         let duration = Nanos((f64::from(further) * self.further_unit_ns + 0.5) as u64);
         let passed = self.firmware(now, duration);
-        self.events.add(passed, Event::Passed(task));
+        self.events.add(passed, Sort::Other, Event::Passed(task));
     }
 
     /// The last part of a task tells how long it took.
@@ -269,10 +283,10 @@ impl Ssd {
         let firm = self.firmware(now, self.firmware_write);
         self.tasks[task as usize].parts.firmware = self.firmware_write + self.latency_write;
         if command.op != Op::Write {
-            self.events.add(firm, Event::Arrived(task));
+            self.events.add(firm, Sort::Other, Event::Arrived(task));
         } else if self.half_duplex {
             self.line_up(task);
-            self.events.add(firm, Event::Fetched(task));
+            self.events.add(firm, Sort::Other, Event::Fetched(task));
         } else {
             // Writes alone use this direction, in order, so the link's next use is known.
             self.send_in(task, firm);
@@ -284,7 +298,7 @@ impl Ssd {
         let bytes = self.tasks[task as usize].command.map_or(0, |command| command.bytes());
         let (end, link) = self.link(now, bytes, Direction::In);
         self.tasks[task as usize].parts.link = link;
-        self.events.add(end, Event::Arrived(task));
+        self.events.add(end, Sort::Other, Event::Arrived(task));
     }
 
     /// The data of a write has arrived.
@@ -305,6 +319,7 @@ impl Ssd {
         let from = command.sector.div_ceil(UNIT_SECTORS);
         let to = (command.sector + u64::from(command.sectors)) / UNIT_SECTORS;
         self.flash.unmap(from, to);
+        self.events.expect_at_once();
         self.tasks[task as usize].parts.firmware = self.firmware_write + self.latency_write;
         self.complete(task, firm + self.latency_write);
     }
@@ -333,7 +348,7 @@ impl Ssd {
         let is_barrier = self.barrier.is_some_and(|barrier| barrier.task == task);
         self.complete(task, end);
         if is_barrier {
-            self.events.add(end, Event::FlushEnded);
+            self.events.add(end, Sort::Other, Event::FlushEnded);
         }
     }
 
@@ -345,7 +360,7 @@ impl Ssd {
             && others == 1
         {
             barrier.began = true;
-            self.events.add(at.max(self.last_completion), Event::FlushBegins);
+            self.events.add(at.max(self.last_completion), Sort::Other, Event::FlushBegins);
         }
     }
 

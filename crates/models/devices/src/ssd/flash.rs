@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use dumbwaiter_block::Nanos;
 
 use super::buffer::Buffer;
-use super::events::{Event, Events};
+use super::events::{Event, Events, Sort};
 use super::ftl::{Ftl, UNMAPPED};
 use super::params::Params;
 use super::precondition;
@@ -246,6 +246,11 @@ impl Flash {
         (unit % u64::from(self.ftl.shape.logical_units)) as u32
     }
 
+    /// The least time from the end of a cell read to the end of its transfer.
+    pub(super) fn least_transfer(&self) -> Nanos {
+        self.channel_time[1]
+    }
+
     pub(super) fn middle_read(&self) -> Nanos {
         self.t_read[0][1]
     }
@@ -262,7 +267,15 @@ impl Flash {
     // ---- reads ----
 
     /// Queues the pages of units `from..to` at their dies; returns how many there are.
-    pub(crate) fn read(&mut self, task: u32, from: u64, to: u64, now: Nanos, events: &mut Events, counters: &mut Counters) -> u32 {
+    pub(crate) fn read(
+        &mut self,
+        task: u32,
+        from: u64,
+        to: u64,
+        now: Nanos,
+        events: &mut Events,
+        counters: &mut Counters,
+    ) -> u32 {
         let per_page = self.ftl.shape.units_per_page;
         let (mut unit, mut portions) = (from, 0);
         while unit < to {
@@ -344,7 +357,8 @@ impl Flash {
         d.step = step;
         d.until = until;
         d.turn = d.turn.wrapping_add(1);
-        events.add(until, Event::Die { die, turn: d.turn });
+        let sort = if step == Step::Sensing { Sort::Sensed } else { Sort::Other };
+        events.add(until, sort, Event::Die { die, turn: d.turn });
     }
 
     /// The step of a die that began as `turn` ends.
@@ -503,7 +517,7 @@ impl Flash {
         }
         channel.carries = channel.next();
         if let Some(Transfer { units, .. }) = channel.carries {
-            events.add(now + self.channel_time[units as usize], Event::Channel(index as u32));
+            events.add(now + self.channel_time[units as usize], Sort::Sent, Event::Channel(index as u32));
         }
     }
 

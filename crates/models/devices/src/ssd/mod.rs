@@ -104,6 +104,10 @@ impl Ssd {
         let cached = p.cache == "on";
         let read_cache = if cached { (p.read_cache_mib * 1_048_576.0) as u64 / UNIT } else { 0 };
         let capacity_units = p.capacity_sectors / UNIT_SECTORS;
+        let flash = Flash::new(p);
+        // What was never written needs no cells.
+        let sends = flash.least_transfer();
+        let events = Events::new([if p.state == "empty" { Nanos::ZERO } else { sends }, sends]);
         Ssd {
             facts: p.facts(),
             queued_flush: p.interface == "nvme",
@@ -123,9 +127,9 @@ impl Ssd {
             link_free: [Nanos::ZERO; 2],
             last_completion: Nanos::ZERO,
             last_arrival: Nanos::ZERO,
-            flash: Flash::new(p),
+            flash,
             streams: Streams::new(read_cache, u64::from(p.prefetch_kib) / 4, capacity_units),
-            events: Events::default(),
+            events,
             tasks: Vec::new(),
             free_tasks: Vec::new(),
             unresolved: 0,

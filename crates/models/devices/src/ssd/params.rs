@@ -96,7 +96,7 @@ pub struct Params {
     pub firmware_further_us: f64,
     /// Latency that a read of more than 4 KiB has in addition, µs.
     pub latency_large_read_us: f64,
-    /// Rate at which the controller empties the write buffer, MB/s; 0: no limit.
+    /// Rate at which the controller empties a write buffer of single 4 KiB, MB/s; consecutive ones take the time of one. 0: no limit.
     pub drain_mb_per_s: f64,
     /// Room that must be free in a write buffer that was full before it takes writes again, MiB.
     pub write_gap_mib: f64,
@@ -156,16 +156,56 @@ pub const KEYS: &[Key] = &[
         about: "operations that a read may suspend",
     },
     Key { name: "t_suspend_us", expect: Expect::Num(0.0, 1e5), about: "time of one suspension" },
-    Key { name: "t_read_fast_us", expect: Expect::Num(0.0, 1e5), about: "cell read of the fastest third of pages, 0 = t_read_us" },
-    Key { name: "t_read_slow_us", expect: Expect::Num(0.0, 1e5), about: "cell read of the slowest third of pages, 0 = t_read_us" },
-    Key { name: "t_read_large", expect: Expect::Num(1.0, 10.0), about: "cell read of more than 4 KiB of a page / of 4 KiB" },
-    Key { name: "suspend_every_us", expect: Expect::Num(0.0, 1e6), about: "piece of a program that no read interrupts, 0 = none" },
-    Key { name: "reads_per_program", expect: Expect::Num(0.0, 1e6), about: "reads of a die before a program that waits, 0 = all" },
-    Key { name: "firmware_further_us", expect: Expect::Num(0.0, 1e4), about: "serial, per 4 KiB of a read but the first" },
-    Key { name: "latency_large_read_us", expect: Expect::Num(0.0, 1e5), about: "pipelined, per read of more than 4 KiB" },
-    Key { name: "drain_mb_per_s", expect: Expect::Num(0.0, 1e6), about: "rate at which the write buffer empties, 0 = no limit" },
-    Key { name: "write_gap_mib", expect: Expect::Num(0.0, 65_536.0), about: "free room at which a full write buffer takes writes again" },
-    Key { name: "slots", expect: Expect::Num(0.0, 1e6), about: "commands that the controller works on at once, 0 = all" },
+    Key {
+        name: "t_read_fast_us",
+        expect: Expect::Num(0.0, 1e5),
+        about: "cell read of the fastest third of pages, 0 = t_read_us",
+    },
+    Key {
+        name: "t_read_slow_us",
+        expect: Expect::Num(0.0, 1e5),
+        about: "cell read of the slowest third of pages, 0 = t_read_us",
+    },
+    Key {
+        name: "t_read_large",
+        expect: Expect::Num(1.0, 10.0),
+        about: "cell read of more than 4 KiB of a page / of 4 KiB",
+    },
+    Key {
+        name: "suspend_every_us",
+        expect: Expect::Num(0.0, 1e6),
+        about: "piece of a program that no read interrupts, 0 = none",
+    },
+    Key {
+        name: "reads_per_program",
+        expect: Expect::Num(0.0, 1e6),
+        about: "reads of a die before a program that waits, 0 = all",
+    },
+    Key {
+        name: "firmware_further_us",
+        expect: Expect::Num(0.0, 1e4),
+        about: "serial, per 4 KiB of a read but the first",
+    },
+    Key {
+        name: "latency_large_read_us",
+        expect: Expect::Num(0.0, 1e5),
+        about: "pipelined, per read of more than 4 KiB",
+    },
+    Key {
+        name: "drain_mb_per_s",
+        expect: Expect::Num(0.0, 1e6),
+        about: "rate at which single 4 KiB leave the write buffer, 0 = no limit",
+    },
+    Key {
+        name: "write_gap_mib",
+        expect: Expect::Num(0.0, 65_536.0),
+        about: "free room at which a full write buffer takes writes again",
+    },
+    Key {
+        name: "slots",
+        expect: Expect::Num(0.0, 1e6),
+        about: "commands that the controller works on at once, 0 = all",
+    },
     Key { name: "t_err_us", expect: Expect::Num(0.0, 1e6), about: "a command beyond the last sector" },
     Key { name: "ftl_gib", expect: Expect::Num(0.001, 4096.0), about: "logical space that the mapping covers" },
     Key {
@@ -173,7 +213,11 @@ pub const KEYS: &[Key] = &[
         expect: Expect::OneOf(&["empty", "fresh", "filled", "steady"]),
         about: "initial contents of the flash",
     },
-    Key { name: "steady_kib", expect: Expect::Num(4.0, 1024.0), about: "random overwrites that lead to the state steady" },
+    Key {
+        name: "steady_kib",
+        expect: Expect::Num(4.0, 1024.0),
+        about: "random overwrites that lead to the state steady",
+    },
 ];
 
 impl Params {

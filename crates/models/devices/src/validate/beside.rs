@@ -5,6 +5,7 @@ use dumbwaiter_block::Nanos;
 use super::Expected::{Between, Near};
 use super::{Expectation, Expected, capacity, measure};
 use crate::DeviceModel;
+use crate::catalogue::{Limits, limits};
 use crate::closed_loop::Job;
 use crate::open_loop::{Mix, Mixed, run};
 
@@ -67,8 +68,32 @@ pub(super) fn expectations(name: &str) -> Vec<Expectation> {
             in_order(true, Between(100.0, 150.0), CLASS),
             in_order(false, Between(20.0, 40.0), CLASS),
         ],
-        _ => Vec::new(),
+        _ => limits(name).map(of_catalogue).unwrap_or_default(),
     }
+}
+
+/// The limits of a drive of the catalogue.
+fn of_catalogue(limits: Limits) -> Vec<Expectation> {
+    let source = ("io.cost benchmark", "F");
+    let random = |what: &str, reads: f64, iops: f64| {
+        Expectation::new(what, "K IOPS", Near(iops / 1e3, 0.07), source, move |m| {
+            let depth = m.facts().depth.min(256);
+            let warmup = 60_000;
+            measure(m, &Job { reads, warmup, ..Job::reads_4k(depth, capacity(m), 60_000) }).iops / 1e3
+        })
+    };
+    let in_order = |what: &str, read: bool, rate: f64| {
+        Expectation::new(what, "MB/s", Near(rate, 0.07), source, move |m| {
+            let job = Job::sequential(32, 256, read, capacity(m), 10_000);
+            measure(m, &Job { warmup: 4_000, ..job }).mb_per_s
+        })
+    };
+    vec![
+        random("4K random read, saturated", 1.0, limits.random_reads_per_s),
+        random("4K random write, saturated", 0.0, limits.random_writes_per_s),
+        in_order("128K sequential read, depth 32", true, limits.read_mb_per_s),
+        in_order("128K sequential write, depth 32", false, limits.write_mb_per_s),
+    ]
 }
 
 fn beside(model: &DeviceModel, (reads_per_s, write_mb_per_s): (f64, f64), write_depth: u32, end: Nanos) -> Mixed {
@@ -123,8 +148,8 @@ fn sustained(expected: Expected) -> Expectation {
 }
 
 fn samsung() -> Vec<Expectation> {
-    let reads = |depth: u32, sectors: u32| move |m: &DeviceModel| {
-        measure(m, &Job { sectors, ..Job::reads_4k(depth, capacity(m), 40_000) })
+    let reads = |depth: u32, sectors: u32| {
+        move |m: &DeviceModel| measure(m, &Job { sectors, ..Job::reads_4k(depth, capacity(m), 40_000) })
     };
     let k = |what: &str, depth, sectors, iops: f64| {
         Expectation::new(what, "K IOPS", Near(iops, 0.05), STUDY, move |m| reads(depth, sectors)(m).iops / 1e3)
@@ -133,13 +158,19 @@ fn samsung() -> Vec<Expectation> {
         // Less the host's 4 us.
         Expectation::new("4K random read, depth 1, p50", "us", Near(60.3, 0.05), STUDY, move |m| reads(1, 8)(m).p50_us),
         Expectation::new("4K random read, depth 1, p99", "us", Near(74.3, 0.05), STUDY, move |m| reads(1, 8)(m).p99_us),
-        Expectation::new("8K random read, depth 1, p99", "us", Near(132.0, 0.05), STUDY, move |m| reads(1, 16)(m).p99_us),
+        Expectation::new("8K random read, depth 1, p99", "us", Near(132.0, 0.05), STUDY, move |m| {
+            reads(1, 16)(m).p99_us
+        }),
         k("4K random read, depth 512", 512, 8, 779.0),
         k("8K random read, depth 256", 256, 16, 302.5),
         k("64K random read, depth 128", 128, 128, 32.35),
-        Expectation::new("4K read beside 160 MB/s of random 4K writes, p50", "us", Between(58.0, 66.0), ("the reads' own time: most dies are idle", "theory"), |m| {
-            random_writes(m).p50_us
-        }),
+        Expectation::new(
+            "4K read beside 160 MB/s of random 4K writes, p50",
+            "us",
+            Between(58.0, 66.0),
+            ("the reads' own time: most dies are idle", "theory"),
+            |m| random_writes(m).p50_us,
+        ),
         Expectation::new(
             "the same, p99",
             "us",

@@ -217,8 +217,7 @@ fn switches() -> impl Iterator<Item = Expectation> {
         (0..MIXES.len()).map(move |mix| {
             let what = format!("{switch}: {}, total depth 32", MIXES[mix].0);
             let mixes = MIXES[mix].2 > 0.0 && MIXES[mix].2 < 1.0 && switch != "NCQ 1";
-            let expected =
-                if mixes { Between(rates[mix] * 0.85, LINK_MB_PER_S) } else { Near(rates[mix], 0.10) };
+            let expected = if mixes { Between(rates[mix] * 0.85, LINK_MB_PER_S) } else { Near(rates[mix], 0.10) };
             Expectation::new(what, "MB/s", expected, REFERENCE, move |m| mixed(m, overrides, mix))
         })
     })
