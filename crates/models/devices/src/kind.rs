@@ -12,6 +12,9 @@ pub(crate) trait DeviceParams: DeserializeOwned {
     /// Parameters that a file may leave out, with their values.
     const OPTIONAL: &[(&str, f64)] = &[];
 
+    /// Switches that a file may leave out, and that are off then.
+    const OFF: &[&str] = &[];
+
     /// Checks the relations between parameters.
     fn checked(self, _origin: &str) -> Result<Self, Error> {
         Ok(self)

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod arbiter;
+mod catalogue;
 pub mod closed_loop;
 mod device;
 mod error;
@@ -31,6 +32,7 @@ mod keys;
 mod kind;
 mod model;
 pub mod null;
+pub mod open_loop;
 mod outbox;
 mod rng;
 pub mod ssd;
@@ -39,6 +41,7 @@ pub mod validate;
 pub mod volume;
 
 pub use arbiter::Arbiter;
+pub use catalogue::catalogue;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;
 pub use keys::{Expect, Key};

@@ -95,6 +95,9 @@ fn complete<P: DeviceParams>(table: &mut Table) {
     for (name, value) in P::OPTIONAL {
         table.entry(*name).or_insert(Value::Float(*value));
     }
+    for name in P::OFF {
+        table.entry(*name).or_insert(Value::Boolean(false));
+    }
 }
 
 /// A checked device description, from which devices are built.
@@ -201,6 +204,7 @@ pub fn models() -> &'static [ModelInfo] {
         built_in!(Hdd, "hdd", "hts541010a9e662", "HGST Travelstar 1 TB, 5400 rpm, 2.5 inch"),
         built_in!(Hdd, "hdd", "exos-x16", "Seagate Exos X16, 16 TB, 7200 rpm, conventional recording (CMR)"),
         built_in!(Hdd, "hdd", "smr-16tb", "a drive-managed shingled disk (SMR) of 16 TB; no product, see the file"),
+        built_in!(Hdd, "hdd", "dt01aca200", "Toshiba DT01ACA200 2 TB, 7200 rpm, reads beside writes as measured"),
         built_in!(Ssd, "ssd", "px256m5s", "Plextor M5S 256 GB, SATA, 2012"),
         built_in!(Ssd, "ssd", "850pro-256", "Samsung 850 Pro 256 GB, SATA, 2014"),
         built_in!(Ssd, "ssd", "sata-mlc", "a commodity MLC SATA SSD"),
@@ -208,12 +212,18 @@ pub fn models() -> &'static [ModelInfo] {
         built_in!(Ssd, "ssd", "pm893-960", "Samsung PM893 960 GB, enterprise SATA, 2021"),
         built_in!(Ssd, "ssd", "990evo-plus-2tb", "Samsung 990 EVO Plus 2 TB, NVMe TLC, 2024"),
         built_in!(Ssd, "ssd", "d5-p5430", "Solidigm D5-P5430 7.68 TB, NVMe QLC, 2023"),
+        built_in!(Ssd, "ssd", "980pro-1tb", "Samsung 980 Pro 1 TB, NVMe TLC, 2020, overwritten"),
+        built_in!(Ssd, "ssd", "i3en-nvme", "NVMe drive of an AWS i3en.3xlarge instance"),
+        built_in!(Ssd, "ssd", "i3-nvme", "NVMe drive of an AWS i3.2xlarge instance; its writes by class"),
+        built_in!(Ssd, "ssd", "microsd-a1", "a microSD card of the classes A1 and V30; by class"),
+        built_in!(Ssd, "ssd", "usb-stick", "a USB 3 flash stick; by class"),
         built_in!(Ull, "ull", "optane-900p", "Intel Optane 900P"),
         built_in!(Ull, "ull", "optane-p4801x", "Intel Optane P4801X 100 GB"),
         built_in!(Ull, "ull", "zssd-sz985", "Samsung Z-SSD SZ985, reads and short write bursts"),
         built_in!(Ull, "ull", "zssd-sz985-steady", "Samsung Z-SSD SZ985, steady writes"),
         built_in!(Volume, "volume", "ebs-gp3", "Amazon EBS gp3 at its baseline, 3000 I/O/s"),
         built_in!(Volume, "volume", "ebs-gp2-100", "Amazon EBS gp2 of 100 GiB, 300 I/O/s with bursts of 3000"),
+        built_in!(Volume, "cloud", "gcp-pd-ssd", "Google Cloud persistent disk, SSD, 2 TB, behind a cache"),
         built_in!(Null, "null", "0us", "completes at once, so only the host costs time"),
     ];
     MODELS
@@ -298,7 +308,8 @@ fn read_parameters(path: &Path) -> std::io::Result<String> {
 
 /// The built-in device with this name.
 fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
-    if let Some(info) = models().iter().find(|info| info.name == name) {
+    let catalogue = crate::catalogue().iter();
+    if let Some(info) = models().iter().chain(catalogue).find(|info| info.name == name) {
         return Ok(info);
     }
     let fits: Vec<&ModelInfo> = models()
@@ -316,7 +327,7 @@ fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
 }
 
 fn near(name: &str) -> String {
-    let names = || models().iter().map(|info| info.name);
+    let names = || models().iter().chain(crate::catalogue()).map(|info| info.name);
     let bare = name.split_once(':').map_or(name, |(_, bare)| bare);
     let by_name = hint(name, names());
     let found = if by_name.contains("did you mean") { by_name } else { hint(bare, names()) };

@@ -25,6 +25,16 @@ pub struct Params {
     pub latency_write_us: f64,
     /// Width of the uniform distribution of the latency, relative to its mean.
     pub jitter: f64,
+    /// Spread of the latency: standard deviation of its logarithm; 0: uniform, of width `jitter`.
+    pub latency_sigma: f64,
+    /// Reads per second that are slow, however many there are: of blocks that no cache holds.
+    pub slow_reads_per_s: f64,
+    /// Largest share of slow reads.
+    pub slow_share_max: f64,
+    /// Median latency of a slow read, µs.
+    pub slow_latency_us: f64,
+    /// Standard deviation of its logarithm.
+    pub slow_sigma: f64,
     /// Rate of one command's transfer, MB/s.
     pub link_mb_per_s: f64,
     /// Largest part of a command that counts as one I/O, KiB.
@@ -57,6 +67,15 @@ pub const KEYS: &[Key] = &[
     Key { name: "latency_read_us", expect: Expect::Num(0.0, 1e7), about: "read within the limits" },
     Key { name: "latency_write_us", expect: Expect::Num(0.0, 1e7), about: "write within the limits" },
     Key { name: "jitter", expect: Expect::Num(0.0, 2.0), about: "relative width of the latency's spread" },
+    Key {
+        name: "latency_sigma",
+        expect: Expect::Num(0.0, 5.0),
+        about: "deviation of the latency's logarithm, 0: by jitter",
+    },
+    Key { name: "slow_reads_per_s", expect: Expect::Num(0.0, 1e9), about: "reads that no cache holds" },
+    Key { name: "slow_share_max", expect: Expect::Num(0.0, 1.0), about: "largest share of them" },
+    Key { name: "slow_latency_us", expect: Expect::Num(0.0, 1e9), about: "their median latency" },
+    Key { name: "slow_sigma", expect: Expect::Num(0.0, 5.0), about: "deviation of its logarithm" },
     Key { name: "link_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "transfer of one command" },
     Key { name: "io_kib", expect: Expect::Int(1, 1 << 20), about: "largest part that counts as one I/O" },
     Key { name: "iops", expect: Expect::Num(1.0, 1e9), about: "baseline, I/Os per second" },
@@ -72,6 +91,15 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl DeviceParams for Params {
+    /// Those of a volume without a cache that reads may miss.
+    const OPTIONAL: &[(&str, f64)] = &[
+        ("latency_sigma", 0.0),
+        ("slow_reads_per_s", 0.0),
+        ("slow_share_max", 1.0),
+        ("slow_latency_us", 0.0),
+        ("slow_sigma", 0.0),
+    ];
+
     fn checked(self, origin: &str) -> Result<Params, Error> {
         for (name, burst, base) in
             [("burst_iops", self.burst_iops, self.iops), ("burst_mb_per_s", self.burst_mb_per_s, self.mb_per_s)]
@@ -152,12 +180,60 @@ impl Limit {
     }
 }
 
+/// A standard normal number for command `seq`.
+fn normal(draw: Stage, seq: u64) -> f64 {
+    let (a, b) = (draw.unit(2 * seq), draw.unit(2 * seq + 1));
+    libm::sqrt(-2.0 * libm::log(1.0 - a)) * libm::cos(std::f64::consts::TAU * b)
+}
+
+/// Reads that no cache holds: as many per second, whatever the rate of all reads.
+#[derive(Clone, Copy, Debug)]
+struct Slow {
+    mean_gap_ns: f64,
+    share_max: f64,
+    latency_us: f64,
+    sigma: f64,
+    /// The next read from here on is one.
+    next: Nanos,
+    gaps: Stage,
+    shares: Stage,
+    spread: Stage,
+}
+
+impl Slow {
+    fn new(p: &Params, seed: u64) -> Slow {
+        Slow {
+            mean_gap_ns: if p.slow_reads_per_s > 0.0 { 1e9 / p.slow_reads_per_s } else { 0.0 },
+            share_max: p.slow_share_max,
+            latency_us: p.slow_latency_us,
+            sigma: p.slow_sigma,
+            next: Nanos::ZERO,
+            gaps: Stage::new(seed, 3),
+            shares: Stage::new(seed, 4),
+            spread: Stage::new(seed, 5),
+        }
+    }
+
+    /// The latency of command `seq`, if it is a slow read, µs.
+    fn latency_us(&mut self, now: Nanos, seq: u64) -> Option<f64> {
+        if self.mean_gap_ns == 0.0 || now < self.next {
+            return None;
+        }
+        let gap = -libm::log(1.0 - self.gaps.unit(seq)) * self.mean_gap_ns;
+        self.next = now + Nanos(gap as u64);
+        let slow = self.shares.unit(seq) < self.share_max;
+        slow.then(|| self.latency_us * libm::exp(self.sigma * normal(self.spread, seq)))
+    }
+}
+
 /// A cloud block volume.
 #[derive(Debug)]
 pub struct Volume {
     facts: Facts,
     latency_us: [f64; 2],
     jitter: f64,
+    sigma: f64,
+    slow: Slow,
     ns_per_byte: f64,
     io_bytes: u64,
     ios: Limit,
@@ -175,6 +251,8 @@ impl Volume {
             facts: p.facts(),
             latency_us: [p.latency_read_us, p.latency_write_us],
             jitter: p.jitter,
+            sigma: p.latency_sigma,
+            slow: Slow::new(p, seed),
             ns_per_byte: 1e3 / p.link_mb_per_s,
             io_bytes: u64::from(p.io_kib) * 1024,
             ios: Limit::new(p.iops, p.burst_iops, p.burst_ios),
@@ -187,12 +265,17 @@ impl Volume {
     }
 
     /// Completion time and breakdown of a read or write.
-    fn transfer(&mut self, now: Nanos, bytes: u64, latency_us: f64) -> (Nanos, Breakdown) {
+    fn transfer(&mut self, now: Nanos, bytes: u64, latency_us: f64, read: bool) -> (Nanos, Breakdown) {
         let start = now.max(self.ios.opens_at()).max(self.bytes.opens_at());
         self.ios.take(start, bytes.div_ceil(self.io_bytes).max(1));
         self.bytes.take(start, bytes);
-        let spread = 1.0 + self.jitter * (self.draw.unit(self.held.seq()) - 0.5);
-        let firmware = Nanos::from_us_f64(latency_us * spread);
+        let seq = self.held.seq();
+        let slow = if read { self.slow.latency_us(now, seq) } else { None };
+        let spread = || match self.sigma {
+            0.0 => 1.0 + self.jitter * (self.draw.unit(seq) - 0.5),
+            sigma => libm::exp(sigma * normal(self.draw, seq)),
+        };
+        let firmware = Nanos::from_us_f64(slow.unwrap_or_else(|| latency_us * spread()));
         let link = Nanos((bytes as f64 * self.ns_per_byte + 0.5) as u64);
         self.counters.link_busy += link;
         let queue = start.since(now);
@@ -212,10 +295,12 @@ impl Device for Volume {
         let failed = command.beyond(self.facts.capacity_sectors);
         let served = match command.op {
             _ if failed => fixed(self.t_err),
-            Op::Read => self.transfer(now, command.bytes(), self.latency_us[0]),
-            Op::Write => self.transfer(now, command.bytes(), self.latency_us[1]),
+            Op::Read => self.transfer(now, command.bytes(), self.latency_us[0], true),
+            Op::Write => self.transfer(now, command.bytes(), self.latency_us[1], false),
             // No volatile cache to flush; the host's view of a discard is one small I/O.
-            Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => self.transfer(now, 0, self.latency_us[1]),
+            Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => {
+                self.transfer(now, 0, self.latency_us[1], false)
+            }
         };
         self.held.accept(command, failed, served)
     }

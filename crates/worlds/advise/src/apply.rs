@@ -51,7 +51,7 @@ impl TargetDrive {
 fn kind_by_name(device: &str) -> DriveKind {
     match device.split(':').next() {
         Some("hdd") => DriveKind::HardDisk,
-        Some("ull" | "volume" | "null") => DriveKind::Nvme,
+        Some("ull" | "volume" | "cloud" | "null") => DriveKind::Nvme,
         _ => DriveKind::SataSsd,
     }
 }

@@ -13,8 +13,21 @@ use crate::kind::DeviceParams;
 use crate::{Device, Error, Facts};
 
 impl DeviceParams for Params {
-    /// Those of a conventional drive.
-    const OPTIONAL: &[(&str, f64)] = &[("smr_cache_gib", 0.0), ("smr_band_mib", 0.0), ("smr_idle_ms", 0.0)];
+    /// Those of a conventional drive of which nothing is known about reads beside writes.
+    const OPTIONAL: &[(&str, f64)] = &[
+        ("smr_cache_gib", 0.0),
+        ("smr_band_mib", 0.0),
+        ("smr_idle_ms", 0.0),
+        ("destage_high_mib", 0.0),
+        ("destage_span_mib", 0.0),
+        // Visits as fitted to six mixes of hdd:dt01aca200, for disks of which nothing is known.
+        ("destage_visit_mib", 8.6),
+        ("destage_tracks", 2.0),
+        ("destage_gap_ms", 1.0),
+        ("age_weight", 0.0),
+        ("late_share", 0.0),
+        ("late_after_write_share", 0.0),
+    ];
 
     fn checked(self, origin: &str) -> Result<Params, Error> {
         if self.zones > self.cylinders {

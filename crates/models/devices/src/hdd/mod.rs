@@ -28,8 +28,9 @@ use self::dirty::Dirty;
 use self::geometry::{Geometry, Place};
 pub use self::params::{KEYS, Params};
 pub use self::positioning::Positioning;
-use self::seek::{Candidates, Seek};
+use self::seek::{Candidates, DEPTH_MAX, Seek};
 use self::shingled::Shingled;
+use self::write_cache::Destage;
 use crate::kind::DeviceParams;
 use crate::outbox::Outbox;
 use crate::rng::Stage;
@@ -135,6 +136,16 @@ pub struct Hdd {
     /// Time at which that sector had passed.
     passed_at: Nanos,
     wrote_back_last: bool,
+    destage: Destage,
+    /// Whether dirty data is written back although reads wait.
+    draining: bool,
+    /// Sectors written back since the last read, and whether the last piece was a full one.
+    visit: u64,
+    full_piece: bool,
+    age_weight: f32,
+    /// Shares of reads that miss their sector: at any time, and after a write-back.
+    late: [f64; 2],
+    lateness: Stage,
     candidates: Candidates,
     queue: Vec<Queued>,
     /// Writes that wait for cache space.
@@ -185,6 +196,13 @@ impl Hdd {
             next_lba: 0,
             passed_at: Nanos::ZERO,
             wrote_back_last: false,
+            destage: Destage::new(p),
+            draining: false,
+            visit: 0,
+            full_piece: false,
+            age_weight: p.age_weight as f32,
+            late: [p.late_share, p.late_share + p.late_after_write_share],
+            lateness: Stage::new(seed, 2),
             candidates: Candidates::new(),
             queue: Vec::with_capacity(p.ncq_depth as usize),
             waiting: VecDeque::new(),
@@ -399,8 +417,13 @@ impl Hdd {
     fn dispatch(&mut self, now: Nanos) {
         self.arm = Arm::Idle { since: now };
         let serve = !self.queue.is_empty();
+        self.decide_draining();
         let back = !self.dirty.is_empty()
-            && if self.barrier.is_some() { !serve } else { self.must_write_back() && !(serve && self.wrote_back_last) };
+            && if self.barrier.is_some() {
+                !serve
+            } else {
+                self.is_visiting(now) || (self.draining && !(serve && self.wrote_back_last))
+            };
         if back {
             self.write_back(now);
         } else if let Some(index) = self.continuing(now) {
@@ -462,7 +485,7 @@ impl Hdd {
             (Nanos::ZERO, self.geometry.step(from), 0)
         } else {
             let seek = self.seek.time(self.here, place, write);
-            (self.t_cmd.min(waited), seek, self.rotation(now, seek, place))
+            (self.t_cmd.min(waited), seek, self.rotation(now, seek, place) + self.lateness(held.seq, write))
         };
         let mut media = self.geometry.media(target, end - from);
         if write && (from % PHYSICAL_SECTORS != 0 || end % PHYSICAL_SECTORS != 0) {
@@ -481,12 +504,20 @@ impl Hdd {
         self.finish(held, until, breakdown);
         self.moved(now, until, target + (end - from));
         self.wrote_back_last = false;
+        self.visit = 0;
         if write {
             self.dirty.remove(from, end, &self.geometry);
             self.arm = Arm::Write { until, returns: 0 };
         } else {
             self.arm = Arm::Read { until, lba: held.command.sector, from, end };
         }
+    }
+
+    /// Another revolution, of a read that misses its sector.
+    fn lateness(&self, seq: u64, write: bool) -> u64 {
+        let share = self.late[usize::from(self.wrote_back_last)];
+        let late = !write && share > 0.0 && self.lateness.unit(seq) < share;
+        if late { self.geometry.revolution } else { 0 }
     }
 
     fn moved(&mut self, now: Nanos, until: Nanos, end: u64) {
@@ -516,7 +547,14 @@ impl Hdd {
             return 0;
         }
         let phase = (now.0 + self.phase0) % self.geometry.revolution;
-        self.candidates.nearest(self.here, phase, self.geometry.revolution, self.rpo_window, &self.seek)
+        let mut favour = [0.0; DEPTH_MAX];
+        if self.age_weight > 0.0 {
+            for (favour, queued) in favour.iter_mut().zip(&self.queue) {
+                *favour = self.age_weight * now.since(queued.held.arrival).0 as f32;
+            }
+        }
+        let from = (self.here, phase);
+        self.candidates.nearest(from, self.geometry.revolution, self.rpo_window, &self.seek, &favour)
     }
 }
 

@@ -65,6 +65,22 @@ pub struct Params {
     pub write_back_window: u32,
     /// Idle time of the arm before it starts to write back, ms.
     pub t_idle_destage_ms: f64,
+    /// Dirty data from which the drive writes back even if reads wait, MiB; 0: three quarters of the cache.
+    pub destage_high_mib: f64,
+    /// How much it then writes back before reads go first again, MiB.
+    pub destage_span_mib: f64,
+    /// Most of a sequential run that is written in one visit while reads wait, MiB.
+    pub destage_visit_mib: f64,
+    /// Tracks that are written without a look at the queue.
+    pub destage_tracks: f64,
+    /// Time between two such pieces of a visit, ms.
+    pub destage_gap_ms: f64,
+    /// Advantage in positioning time of a command for each ms of its age, ms.
+    pub age_weight: f64,
+    /// Share of reads that miss their sector and wait for another revolution.
+    pub late_share: f64,
+    /// The same of reads after a write-back, in addition.
+    pub late_after_write_share: f64,
     /// Queue depth (NCQ).
     pub ncq_depth: u32,
     /// Oldest commands that compete by positioning time (RPO).
@@ -131,6 +147,38 @@ pub const KEYS: &[Key] = &[
     },
     Key { name: "write_back_window", expect: Expect::Int(0, 32), about: "oldest extents that compete, 0 = all" },
     Key { name: "t_idle_destage_ms", expect: Expect::Num(0.0, 60_000.0), about: "idle time before writing back" },
+    Key {
+        name: "destage_high_mib",
+        expect: Expect::Num(0.0, 4096.0),
+        about: "dirty data that is written back although reads wait, 0 = three quarters of the cache",
+    },
+    Key {
+        name: "destage_span_mib",
+        expect: Expect::Num(0.0, 4096.0),
+        about: "how much is then written back before reads go first again",
+    },
+    Key {
+        name: "destage_visit_mib",
+        expect: Expect::Num(0.0, 4096.0),
+        about: "most of a run that is written in one visit while reads wait",
+    },
+    Key { name: "destage_tracks", expect: Expect::Num(1.0, 1000.0), about: "tracks written in one piece" },
+    Key { name: "destage_gap_ms", expect: Expect::Num(0.0, 100.0), about: "between two pieces of a visit" },
+    Key {
+        name: "age_weight",
+        expect: Expect::Num(0.0, 10.0),
+        about: "advantage in positioning time per time of waiting",
+    },
+    Key {
+        name: "late_share",
+        expect: Expect::Num(0.0, 1.0),
+        about: "reads that miss their sector and wait for a revolution",
+    },
+    Key {
+        name: "late_after_write_share",
+        expect: Expect::Num(0.0, 1.0),
+        about: "the same in addition after a write-back",
+    },
     Key { name: "ncq_depth", expect: Expect::Int(1, 32), about: "commands held at once" },
     Key { name: "rpo_window", expect: Expect::Int(1, 32), about: "oldest commands that compete by positioning" },
     Key { name: "t_age_ms", expect: Expect::Num(0.0, 3_600_000.0), about: "an older command goes next" },

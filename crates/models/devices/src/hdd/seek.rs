@@ -97,8 +97,15 @@ impl Candidates {
     }
 
     /// The candidate among the `window` oldest with the shortest positioning time from `from`, ties by age. `phase` is
-    /// the angle under the heads after the command overhead; `revolution` is in ns.
-    pub(crate) fn nearest(&self, from: Place, phase: u64, revolution: u64, window: usize, seek: &Seek) -> usize {
+    /// the angle under the heads after the command overhead; `revolution` is in ns. `favour` is what each is favoured by.
+    pub(crate) fn nearest(
+        &self,
+        (from, phase): (Place, u64),
+        revolution: u64,
+        window: usize,
+        seek: &Seek,
+        favour: &[f32; DEPTH_MAX],
+    ) -> usize {
         let n = self.len.min(window);
         if n <= 1 {
             return 0;
@@ -124,7 +131,7 @@ impl Candidates {
             let turns = (arm + phase - self.angle[i]) * per_turn;
             let next = (turns + 0.5 + WHOLE) - WHOLE;
             let wait = (next - turns) * turn;
-            *cost = arm + wait;
+            *cost = arm + wait - favour[i];
         }
         let mut best = 0;
         for (i, &this) in cost.iter().enumerate().take(n) {
@@ -181,7 +188,7 @@ mod tests {
             for &(cylinder, head, angle, write) in &places {
                 candidates.push(Place { cylinder, head, angle }, write, &s);
             }
-            let picked = cost(&places[candidates.nearest(from, phase, turn, 32, &s)]);
+            let picked = cost(&places[candidates.nearest((from, phase), turn, 32, &s, &[0.0; DEPTH_MAX])]);
             let best = places.iter().map(cost).min().unwrap();
             // Rounding decides whether a sector is just reached or just missed.
             let close = |place| { let c = cost(place); c.abs_diff(best) > turn - 100 };

@@ -4,9 +4,35 @@ use dumbwaiter_block::{Nanos, Op};
 
 use super::dirty::NONE;
 use super::geometry::Place;
-use super::seek::Candidates;
+use super::params::Params;
+use super::seek::{Candidates, DEPTH_MAX};
 use super::{Arm, Hdd, Held};
 use crate::Command;
+
+/// When and how much the cache writes back beside reads, in sectors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Destage {
+    pub(super) high: u64,
+    pub(super) low: u64,
+    pub(super) visit: u64,
+    pub(super) tracks: u32,
+    pub(super) gap: Nanos,
+}
+
+impl Destage {
+    pub(super) fn new(p: &Params) -> Destage {
+        let sectors = |mib: f64| (mib * 2048.0) as u64;
+        let cache = p.write_cache_sectors();
+        let high = if p.destage_high_mib > 0.0 { sectors(p.destage_high_mib).min(cache) } else { cache - cache / 4 };
+        Destage {
+            high,
+            low: high.saturating_sub(sectors(p.destage_span_mib)),
+            visit: sectors(p.destage_visit_mib),
+            tracks: p.destage_tracks as u32,
+            gap: Nanos::from_us_f64(p.destage_gap_ms * 1e3),
+        }
+    }
+}
 
 impl Hdd {
     pub(super) fn used(&self) -> u64 {
@@ -35,13 +61,43 @@ impl Hdd {
 
     /// Whether dirty data must be written back even if commands wait.
     pub(super) fn must_write_back(&self) -> bool {
-        let nearly_full = self.cache_sectors > 0 && 4 * self.used() >= 3 * self.cache_sectors;
-        !self.waiting.is_empty() || nearly_full || 4 * self.dirty.len() >= 3 * self.max_dirty_extents
+        self.draining || self.is_over_high()
     }
 
-    /// Writes back one extent, at most to the end of its track.
+    fn is_over_high(&self) -> bool {
+        let over = self.cache_sectors > 0 && self.used() >= self.destage.high;
+        !self.waiting.is_empty() || over || 4 * self.dirty.len() >= 3 * self.max_dirty_extents
+    }
+
+    /// Decides whether the drive goes on to write back until enough room is free.
+    pub(super) fn decide_draining(&mut self) {
+        self.draining = self.is_over_high() || (self.draining && self.used() > self.destage.low);
+    }
+
+    /// Whether the arm is at a run of dirty data that it began to write, of which it may write more before a read.
+    pub(super) fn is_visiting(&self, now: Nanos) -> bool {
+        (1..self.destage.visit).contains(&self.visit)
+            && now == self.passed_at
+            && self.dirty.starting_at(self.next_lba) != NONE
+    }
+
+    /// Whether it writes the run beginning at the next sector, and the time until it is there.
+    fn positioning_on(&self, now: Nanos, slot: u32) -> u64 {
+        if now != self.passed_at {
+            return self.t_cmd.0 + self.rotation(now, self.t_cmd.0, self.dirty.extent(slot).place);
+        }
+        if self.visit >= self.destage.visit {
+            // No read has come between: the drive streams.
+            return self.geometry.step(self.next_lba);
+        }
+        // What it looks up between two full pieces costs a revolution.
+        let gap = if self.full_piece { self.destage.gap.0 } else { 0 };
+        gap + self.rotation(now, gap, self.dirty.extent(slot).place)
+    }
+
+    /// Writes back a piece of one extent.
     pub(super) fn write_back(&mut self, now: Nanos) {
-        let continued = if now == self.passed_at { self.dirty.starting_at(self.next_lba) } else { NONE };
+        let continued = if self.visit > 0 { self.dirty.starting_at(self.next_lba) } else { NONE };
         let turn = self.geometry.revolution;
         let phase = (now.0 + self.phase0 + self.t_cmd.0) % turn;
         // As `seek` and `rotation` but without divisions, since it runs for many places.
@@ -62,7 +118,7 @@ impl Hdd {
                     for slot in self.dirty.oldest().take(window) {
                         candidates.push(self.dirty.extent(slot).place, true, &self.seek);
                     }
-                    let index = candidates.nearest(self.here, phase, turn, window, &self.seek);
+                    let index = candidates.nearest((self.here, phase), turn, window, &self.seek, &[0.0; DEPTH_MAX]);
                     self.dirty.oldest().nth(index).unwrap_or(NONE)
                 }
             };
@@ -71,10 +127,14 @@ impl Hdd {
             }
             (slot, self.t_cmd.0 + cost(self.dirty.extent(slot).place))
         } else {
-            (continued, self.geometry.step(self.next_lba))
+            (continued, self.positioning_on(now, continued))
         };
         let lba = self.dirty.extent(slot).lba;
-        let end = self.dirty.extent(slot).end.min(self.geometry.track_end(lba));
+        let mut piece = self.geometry.track_end(lba);
+        for _ in 1..self.destage.tracks {
+            piece = self.geometry.track_end(piece);
+        }
+        let end = self.dirty.extent(slot).end.min(piece);
         if let Some(shingled) = &mut self.shingled {
             if !shingled.in_order(lba) {
                 return self.append_with_oldest(slot, now);
@@ -86,6 +146,8 @@ impl Hdd {
         self.returning += end - lba;
         self.moved(now, until, end);
         self.wrote_back_last = true;
+        self.full_piece = end == piece;
+        self.visit += end - lba;
         self.arm = Arm::Write { until, returns: end - lba };
     }
 }

@@ -8,6 +8,22 @@ use crate::kind::DeviceParams;
 use crate::{Device, Error, Facts};
 
 impl DeviceParams for Params {
+    /// Those of a drive of which only means are known.
+    const OFF: &[&str] = &["in_order"];
+    const OPTIONAL: &[(&str, f64)] = &[
+        ("t_read_fast_us", 0.0),
+        ("t_read_slow_us", 0.0),
+        ("t_read_large", 1.0),
+        ("steady_kib", 4.0),
+        ("suspend_every_us", 0.0),
+        ("reads_per_program", 0.0),
+        ("firmware_further_us", 0.0),
+        ("latency_large_read_us", 0.0),
+        ("drain_mb_per_s", 0.0),
+        ("write_gap_mib", 0.0),
+        ("slots", 0.0),
+    ];
+
     fn checked(self, origin: &str) -> Result<Params, Error> {
         if self.interface == "sata" && self.ncq_depth > 32 {
             return Err(invalid(origin, "ncq_depth", self.ncq_depth, "a whole number from 1 to 32 on SATA"));

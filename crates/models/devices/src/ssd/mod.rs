@@ -1,10 +1,9 @@
 //! Flash SSD: channels × dies behind firmware and a host link, with page mapping, garbage collection and a write
 //! buffer.
 //!
-//! Each resource is a FIFO server with its own timeline; a command reserves all that it needs on arrival. A page
-//! register stays occupied until the channel has sent its data, and channels and link send in command order, so that a
-//! read delayed by a program delays the reads after it. On a die, reads precede programs that have not begun, and both
-//! precede garbage collection, which uses idle gaps until free blocks run out.
+//! A command goes through queues, each served when its turn comes: firmware, dies, channels, link. Nothing is reserved for the
+//! future, so what is asked later may go first: a read before programs that wait for its die. On a die, reads precede programs that
+//! have not begun, within bounds, and may suspend one; garbage collection is a debt of each die.
 //!
 //! Choices that the sources leave open:
 //! - Thresholds of garbage collection are fractions of the spare blocks, not of all blocks: 8 % of all blocks cannot be
@@ -13,6 +12,10 @@
 //! - A partial 4 KiB unit costs what a whole one costs. Write-zeroes is a write without link time; discard and
 //!   secure erase unmap whole units.
 
+mod buffer;
+mod collection;
+mod commands;
+mod events;
 mod flash;
 mod ftl;
 mod kind;
@@ -20,14 +23,18 @@ mod params;
 mod precondition;
 mod streams;
 
-use dumbwaiter_block::{Nanos, Op};
+use std::collections::VecDeque;
 
-use self::flash::Flash;
+use dumbwaiter_block::Nanos;
+
+use self::commands::{Barrier, Task};
+use self::events::{Event, Events};
+use self::flash::{Flash, Notice};
 use self::ftl::UNIT;
 pub use self::params::{KEYS, Params};
 use self::streams::Streams;
-use crate::held::Held;
 use crate::kind::DeviceParams;
+use crate::outbox::Outbox;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Sectors of a unit.
@@ -55,16 +62,38 @@ pub struct Ssd {
     t_flush: Nanos,
     t_err: Nanos,
     t_idle_gc: Nanos,
+    /// Serial time of each unit of a read but the first, and latency that a read of more than one has in addition.
+    further_unit_ns: f64,
+    latency_large: Nanos,
     firmware_free: Nanos,
     link_free: [Nanos; 2],
-    /// No command begins before this time: the end of a flush that is not queued.
-    barrier: Nanos,
     /// Latest completion so far.
     last_completion: Nanos,
     last_arrival: Nanos,
     flash: Flash,
     streams: Streams,
-    held: Held,
+    events: Events,
+    /// Commands in the drive, and fetches of streams.
+    tasks: Vec<Task>,
+    free_tasks: Vec<u32>,
+    /// Commands whose completion is not known yet.
+    unresolved: u32,
+    /// Commands that the controller works on at once, how many it does, and those that wait.
+    slots: u32,
+    active: u32,
+    unfetched: VecDeque<u32>,
+    /// Of a drive that sends in order: the tasks from number `first_send` on, and whether each may use the link.
+    in_order: bool,
+    sends: VecDeque<(u32, bool)>,
+    first_send: u64,
+    /// Flushes with the program before which all must have ended, in order of arrival.
+    flushes: VecDeque<(u32, u64)>,
+    /// The flush that is not queued, and the commands behind it.
+    barrier: Option<Barrier>,
+    behind: VecDeque<u32>,
+    seq: u64,
+    inside: u32,
+    outbox: Outbox,
     counters: Counters,
 }
 
@@ -75,6 +104,10 @@ impl Ssd {
         let cached = p.cache == "on";
         let read_cache = if cached { (p.read_cache_mib * 1_048_576.0) as u64 / UNIT } else { 0 };
         let capacity_units = p.capacity_sectors / UNIT_SECTORS;
+        let flash = Flash::new(p);
+        // What was never written needs no cells.
+        let sends = flash.least_transfer();
+        let events = Events::new([if p.state == "empty" { Nanos::ZERO } else { sends }, sends]);
         Ssd {
             facts: p.facts(),
             queued_flush: p.interface == "nvme",
@@ -88,117 +121,71 @@ impl Ssd {
             t_flush: us(p.t_flush_ms * 1e3),
             t_err: us(p.t_err_us),
             t_idle_gc: us(p.t_idle_gc_ms * 1e3),
+            further_unit_ns: p.firmware_further_us * 1e3,
+            latency_large: us(p.latency_large_read_us),
             firmware_free: Nanos::ZERO,
             link_free: [Nanos::ZERO; 2],
-            barrier: Nanos::ZERO,
             last_completion: Nanos::ZERO,
             last_arrival: Nanos::ZERO,
-            flash: Flash::new(p),
+            flash,
             streams: Streams::new(read_cache, u64::from(p.prefetch_kib) / 4, capacity_units),
-            held: Held::new(p.facts().depth),
+            events,
+            tasks: Vec::new(),
+            free_tasks: Vec::new(),
+            unresolved: 0,
+            slots: if p.slots > 0.0 { p.slots as u32 } else { u32::MAX },
+            active: 0,
+            unfetched: VecDeque::new(),
+            in_order: p.in_order,
+            sends: VecDeque::new(),
+            first_send: 0,
+            flushes: VecDeque::new(),
+            barrier: None,
+            behind: VecDeque::new(),
+            seq: 0,
+            inside: 0,
+            outbox: Outbox::default(),
             counters: Counters::default(),
         }
     }
 
-    /// Reserves the serial firmware from `at` on; returns the end and the wait.
-    fn firmware(&mut self, at: Nanos, duration: Nanos) -> (Nanos, Nanos) {
-        let start = at.max(self.firmware_free);
-        self.firmware_free = start + duration;
-        (self.firmware_free, start.since(at))
-    }
-
-    /// Reserves the host link from `at` on; returns the end of the transfer and the wait.
-    fn link(&mut self, at: Nanos, bytes: u64, direction: Direction) -> (Nanos, Nanos) {
-        let duration = Nanos((self.link_command_ns + bytes as f64 * self.link_ns_per_byte + 0.5) as u64);
-        let free = &mut self.link_free[if self.half_duplex { 0 } else { direction as usize }];
-        let start = at.max(*free);
-        *free = start + duration;
-        self.counters.link_busy += duration;
-        (*free, start.since(at))
-    }
-
-    fn read(&mut self, now: Nanos, command: &Command) -> (Nanos, Breakdown) {
-        let begin = now.max(self.barrier);
-        let (firm, waited) = self.firmware(begin, self.firmware_read);
-        let (from, to) = units(command);
-        let ready = firm + self.latency_read;
-        let mut breakdown =
-            Breakdown { queue: begin.since(now) + waited, firmware: self.firmware_read, ..Breakdown::default() };
-        let answer = self.streams.read(from, to);
-        let buffered = || self.flash.buffers(from, to, firm);
-        let arrived = if let Some(at) = answer.cached.or_else(|| buffered().then_some(firm)) {
-            self.counters.cache_hits += 1;
-            breakdown.media = at.since(firm);
-            firm.max(at)
-        } else {
-            breakdown.firmware += self.latency_read;
-            let fetched = self.flash.read(from, to, ready, &mut self.counters);
-            breakdown.queue += fetched.queue;
-            breakdown.media = fetched.media;
-            breakdown.channel = fetched.channel;
-            breakdown.gc_stall = fetched.gc_stall;
-            fetched.at
-        };
-        if let Some(fetch) = answer.fetch {
-            let fetched = self.flash.read(fetch.from, fetch.to, ready, &mut self.counters);
-            self.streams.fetched(fetch, fetched.at);
+    /// Handles the drive's events up to and including `now`.
+    fn run(&mut self, now: Nanos) {
+        while let Some((at, event)) = self.events.pop(now) {
+            let (events, counters) = (&mut self.events, &mut self.counters);
+            match event {
+                Event::Fetched(task) => self.send(task, at),
+                Event::Arrived(task) => self.arrived(task, at),
+                Event::Ready(task) => self.ready(task, at),
+                Event::Passed(task) => self.part_done(task, at),
+                Event::Die { die, turn } => self.flash.step_ends(die, turn, at, events, counters),
+                Event::Channel(index) => self.flash.transferred(index, at, events, counters),
+                Event::Drained => self.flash.drained(at, events),
+                Event::Partial => self.flash.partial(at, events, counters),
+                Event::FlushBegins => self.begin_flush(at),
+                Event::FlushEnded => self.end_barrier(at),
+                Event::Left => self.leave(at),
+            }
+            self.note(at);
         }
-        let (end, waited) = self.link(arrived, command.bytes(), Direction::Out);
-        breakdown.queue += waited;
-        breakdown.link = end.since(arrived).since(waited);
-        (end, breakdown)
     }
 
-    fn write(&mut self, now: Nanos, command: &Command) -> (Nanos, Breakdown) {
-        let begin = now.max(self.barrier);
-        let (firm, waited) = self.firmware(begin, self.firmware_write);
-        let mut breakdown = Breakdown {
-            queue: begin.since(now) + waited,
-            firmware: self.firmware_write + self.latency_write,
-            ..Breakdown::default()
-        };
-        let mut arrived = firm;
-        if command.op == Op::Write {
-            let (end, waited) = self.link(firm, command.bytes(), Direction::In);
-            breakdown.queue += waited;
-            breakdown.link = end.since(firm).since(waited);
-            arrived = end;
+    /// Acts on what the flash tells.
+    fn note(&mut self, now: Nanos) {
+        while let Some(notice) = self.flash.next_notice() {
+            match notice {
+                Notice::Sent { task, units, media, channel, gc_stall } => {
+                    let parts = Breakdown { media, channel, gc_stall, ..Breakdown::default() };
+                    self.sensed(task, units, parts, now);
+                }
+                Notice::Programmed { task, media, channel } => {
+                    self.note_parts(task, Breakdown { media, channel, ..Breakdown::default() });
+                    self.part_done(task, now);
+                }
+                Notice::Buffered { task } => self.stored(task, now),
+                Notice::Durable { before } => self.durable(before, now),
+            }
         }
-        let (from, to) = units(command);
-        let stored = self.flash.write(from, to, arrived, command.fua, &mut self.counters);
-        breakdown.queue += stored.queue;
-        breakdown.media = stored.media;
-        breakdown.channel = stored.channel;
-        breakdown.gc_stall = stored.gc_stall;
-        (stored.at + self.latency_write, breakdown)
-    }
-
-    fn flush(&mut self, now: Nanos) -> (Nanos, Breakdown) {
-        // Not queued: earlier commands finish first, and later ones wait.
-        let begin = if self.queued_flush { now } else { now.max(self.barrier).max(self.last_completion) };
-        let drained = self.flash.drain(begin, &mut self.counters);
-        let end = drained.max(begin) + self.t_flush;
-        if !self.queued_flush {
-            self.barrier = end;
-        }
-        let breakdown = Breakdown {
-            queue: begin.since(now),
-            media: drained.since(begin),
-            firmware: self.t_flush,
-            ..Breakdown::default()
-        };
-        (end, breakdown)
-    }
-
-    fn discard(&mut self, now: Nanos, command: &Command) -> (Nanos, Breakdown) {
-        let begin = now.max(self.barrier);
-        let (firm, waited) = self.firmware(begin, self.firmware_write);
-        let from = command.sector.div_ceil(UNIT_SECTORS);
-        let to = (command.sector + u64::from(command.sectors)) / UNIT_SECTORS;
-        self.flash.unmap(from, to);
-        let firmware = self.firmware_write + self.latency_write;
-        let breakdown = Breakdown { queue: begin.since(now) + waited, firmware, ..Breakdown::default() };
-        (firm + self.latency_write, breakdown)
     }
 }
 
@@ -214,32 +201,42 @@ impl Device for Ssd {
     }
 
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
-        let Some(held) = self.held.admit(now) else { return Submitted::Busy };
-        self.counters.count(command, held);
-        if now.since(self.last_arrival.max(self.last_completion)) > self.t_idle_gc {
-            let idle = self.last_arrival.max(self.last_completion);
-            self.flash.collect_idle(idle + self.t_idle_gc, now, &mut self.counters);
+        self.run(now);
+        self.inside -= self.outbox.settle(now);
+        if self.inside == self.facts.depth {
+            return Submitted::Busy;
+        }
+        self.inside += 1;
+        self.counters.count(command, self.inside);
+        let idle_since = self.last_arrival.max(self.last_completion);
+        if self.unresolved == 0 && now.since(idle_since) > self.t_idle_gc {
+            self.flash.collect_idle(now.since(idle_since).since(self.t_idle_gc), &mut self.counters);
         }
         self.last_arrival = now;
-        self.flash.pass(now, &mut self.counters);
-        let failed = command.beyond(self.facts.capacity_sectors);
-        let served = match command.op {
-            _ if failed => (now + self.t_err, Breakdown { firmware: self.t_err, ..Breakdown::default() }),
-            Op::Read => self.read(now, command),
-            Op::Write | Op::WriteZeroes => self.write(now, command),
-            Op::Flush => self.flush(now),
-            Op::Discard | Op::SecureErase => self.discard(now, command),
-        };
-        self.last_completion = self.last_completion.max(served.0);
-        self.held.accept(command, failed, served)
+        let seq = self.seq;
+        self.seq += 1;
+        if command.beyond(self.facts.capacity_sectors) {
+            let breakdown = Breakdown { firmware: self.t_err, ..Breakdown::default() };
+            self.outbox.push(seq, Completion { tag: command.tag, at: now + self.t_err, failed: true, breakdown });
+            self.last_completion = self.last_completion.max(now + self.t_err);
+        } else {
+            self.accept(command, seq, now);
+            self.note(now);
+        }
+        Submitted::Accepted
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.held.next()
+        let own = if self.unresolved > 0 { self.events.next() } else { None };
+        match (own, self.outbox.next()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.held.drain(now, out);
+        self.run(now);
+        self.inside -= self.outbox.drain(now, out);
     }
 
     fn counters(&self) -> Counters {
@@ -251,5 +248,5 @@ impl Device for Ssd {
 pub(crate) fn steady_write_amplification(p: &Params) -> f64 {
     let mut ftl = ftl::Ftl::new(ftl::Shape::new(p), ftl::UNMAPPED);
     precondition::fill(&mut ftl);
-    precondition::overwrite_until_steady(&mut ftl)
+    precondition::overwrite_until_steady(&mut ftl, precondition::units_at_once(p))
 }

@@ -74,12 +74,34 @@ pub struct Params {
     pub gc_hard: f64,
     /// Idle time after which garbage collection continues, ms.
     pub t_idle_gc_ms: f64,
+    /// Whether channels and link send data in the order of the commands, so that one that waits delays those behind it.
+    pub in_order: bool,
     /// Whether reads precede programs that wait for the same die.
     pub read_first: bool,
     /// `none`, `erase` or `program+erase`: operations that a read may suspend.
     pub suspend: String,
     /// Time of a suspension, µs.
     pub t_suspend_us: f64,
+    /// Cell read of the fastest and of the slowest third of the pages, µs; 0: as `t_read_us`.
+    pub t_read_fast_us: f64,
+    /// See `t_read_fast_us`.
+    pub t_read_slow_us: f64,
+    /// Cell read of a page of which more than 4 KiB is read, relative to one of 4 KiB.
+    pub t_read_large: f64,
+    /// Longest piece of a program that a read cannot interrupt, µs; 0: a read may suspend a program at any point.
+    pub suspend_every_us: f64,
+    /// Reads that a die serves before a program that waits; 0: all.
+    pub reads_per_program: f64,
+    /// Serial firmware time of each 4 KiB of a read but the first, as its data arrives from the flash, µs.
+    pub firmware_further_us: f64,
+    /// Latency that a read of more than 4 KiB has in addition, µs.
+    pub latency_large_read_us: f64,
+    /// Rate at which the controller empties a write buffer of single 4 KiB, MB/s; consecutive ones take the time of one. 0: no limit.
+    pub drain_mb_per_s: f64,
+    /// Room that must be free in a write buffer that was full before it takes writes again, MiB.
+    pub write_gap_mib: f64,
+    /// Commands that the controller works on at once, those that wait for the write buffer included; 0: all.
+    pub slots: f64,
     /// Latency of a command beyond the last sector, µs.
     pub t_err_us: f64,
     /// Logical space of the map, GiB; addresses fold onto it, and timing does not depend on it. At least what gives 4
@@ -87,6 +109,8 @@ pub struct Params {
     pub ftl_gib: f64,
     /// `empty`, `fresh`, `filled` or `steady`.
     pub state: String,
+    /// Size of the random overwrites that lead to `steady`, KiB.
+    pub steady_kib: f64,
 }
 
 /// Names and ranges of [`Params`].
@@ -124,6 +148,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "gc_high", expect: Expect::Num(0.0, 0.9), about: "collection stops, share of spare blocks" },
     Key { name: "gc_hard", expect: Expect::Num(0.0, 0.9), about: "writes wait, share of spare blocks" },
     Key { name: "t_idle_gc_ms", expect: Expect::Num(0.0, 1e6), about: "idle time after which collection continues" },
+    Key { name: "in_order", expect: Expect::Bool, about: "channels and link send in the order of the commands" },
     Key { name: "read_first", expect: Expect::Bool, about: "reads precede programs that wait for the die" },
     Key {
         name: "suspend",
@@ -131,12 +156,67 @@ pub const KEYS: &[Key] = &[
         about: "operations that a read may suspend",
     },
     Key { name: "t_suspend_us", expect: Expect::Num(0.0, 1e5), about: "time of one suspension" },
+    Key {
+        name: "t_read_fast_us",
+        expect: Expect::Num(0.0, 1e5),
+        about: "cell read of the fastest third of pages, 0 = t_read_us",
+    },
+    Key {
+        name: "t_read_slow_us",
+        expect: Expect::Num(0.0, 1e5),
+        about: "cell read of the slowest third of pages, 0 = t_read_us",
+    },
+    Key {
+        name: "t_read_large",
+        expect: Expect::Num(1.0, 10.0),
+        about: "cell read of more than 4 KiB of a page / of 4 KiB",
+    },
+    Key {
+        name: "suspend_every_us",
+        expect: Expect::Num(0.0, 1e6),
+        about: "piece of a program that no read interrupts, 0 = none",
+    },
+    Key {
+        name: "reads_per_program",
+        expect: Expect::Num(0.0, 1e6),
+        about: "reads of a die before a program that waits, 0 = all",
+    },
+    Key {
+        name: "firmware_further_us",
+        expect: Expect::Num(0.0, 1e4),
+        about: "serial, per 4 KiB of a read but the first",
+    },
+    Key {
+        name: "latency_large_read_us",
+        expect: Expect::Num(0.0, 1e5),
+        about: "pipelined, per read of more than 4 KiB",
+    },
+    Key {
+        name: "drain_mb_per_s",
+        expect: Expect::Num(0.0, 1e6),
+        about: "rate at which single 4 KiB leave the write buffer, 0 = no limit",
+    },
+    Key {
+        name: "write_gap_mib",
+        expect: Expect::Num(0.0, 65_536.0),
+        about: "free room at which a full write buffer takes writes again",
+    },
+    Key {
+        name: "slots",
+        expect: Expect::Num(0.0, 1e6),
+        about: "commands that the controller works on at once, 0 = all",
+    },
     Key { name: "t_err_us", expect: Expect::Num(0.0, 1e6), about: "a command beyond the last sector" },
     Key { name: "ftl_gib", expect: Expect::Num(0.001, 4096.0), about: "logical space that the mapping covers" },
     Key {
         name: "state",
         expect: Expect::OneOf(&["empty", "fresh", "filled", "steady"]),
         about: "initial contents of the flash",
+    },
+    Key {
+        name: "steady_kib",
+        expect: Expect::Num(4.0, 1024.0),
+        about: "random overwrites that lead to the state steady",
     },
 ];
 

@@ -21,7 +21,7 @@ type StateCache = BTreeMap<String, Arc<Ftl>>;
 static STATES: Mutex<StateCache> = Mutex::new(BTreeMap::new());
 
 fn key(params: &Params) -> String {
-    format!("{} {:?}", params.state, Shape::new(params))
+    format!("{} {} {:?}", params.state, params.steady_kib, Shape::new(params))
 }
 
 /// The flash in the initial state `params.state`.
@@ -41,7 +41,7 @@ pub(crate) fn state(params: &Params) -> Ftl {
     let mut ftl = Ftl::new(shape, UNMAPPED);
     fill(&mut ftl);
     if params.state == "steady" {
-        overwrite_until_steady(&mut ftl);
+        overwrite_until_steady(&mut ftl, units_at_once(params));
     }
     insert(&mut states, key, ftl.clone());
     ftl
@@ -63,8 +63,13 @@ pub(crate) fn fill(ftl: &mut Ftl) {
     }
 }
 
-/// Overwrites at random until the write amplification is steady; returns it.
-pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
+/// Units of an overwrite on the way to the steady state.
+pub(crate) fn units_at_once(params: &Params) -> u32 {
+    ((params.steady_kib / 4.0) as u32).max(1)
+}
+
+/// Overwrites at random, `at_once` units each, until the write amplification is steady; returns it.
+pub(crate) fn overwrite_until_steady(ftl: &mut Ftl, at_once: u32) -> f64 {
     let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
     let draw = Stage::new(SEED, 1);
     let window = u64::from(logical_units / 2).max(1);
@@ -75,8 +80,10 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
             let turn = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
             let (die, units) = die_with_room(ftl, turn);
             moved += units;
-            let unit = ((u128::from(draw.bits(n)) * u128::from(logical_units)) >> 64) as u32;
-            ftl.append(die, unit);
+            let (places, place) = (logical_units.div_ceil(at_once), n / u64::from(at_once));
+            let first = ((u128::from(draw.bits(place)) * u128::from(places)) >> 64) as u32 * at_once;
+            let unit = first + (n % u64::from(at_once)) as u32;
+            ftl.append(die, unit.min(logical_units - 1));
         }
         let amplification = 1.0 + moved as f64 / window as f64;
         if round > 2 && (amplification - before).abs() <= STEADY_WITHIN * before {
@@ -147,7 +154,7 @@ mod tests {
         ) {
             let mut ftl = Ftl::new(Shape::new(&params(over_provisioning, channels, ftl_gib, gc_low)), UNMAPPED);
             fill(&mut ftl);
-            let amplification = overwrite_until_steady(&mut ftl);
+            let amplification = overwrite_until_steady(&mut ftl, 1);
             prop_assert!(amplification >= 1.0, "{amplification}");
             prop_assert!((0..ftl.shape.logical_units).all(|unit| ftl.lookup(unit) < UNMAPPED));
         }

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::Nanos;
-
 /// Streams tracked at once; the least recently used is replaced.
 const STREAMS_MAX: usize = 16;
 
@@ -14,16 +12,16 @@ struct Stream {
     /// Units `from..to` in the cache or being fetched.
     from: u64,
     to: u64,
-    /// Fetched batches: end unit and time at which it is in the cache.
-    batches: VecDeque<(u64, Nanos)>,
+    /// Fetched batches: end unit, and the task that still fetches it.
+    batches: VecDeque<(u64, Option<u32>)>,
     used: u64,
 }
 
 /// Result of a read-cache lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lookup {
-    /// Time from which all of the read is in the cache.
-    pub(crate) cached: Option<Nanos>,
+    /// Whether all of the read is in the cache, or on its way there: [`Streams::awaited`] has the tasks that fetch it.
+    pub(crate) cached: bool,
     /// Units to fetch for this stream.
     pub(crate) fetch: Option<Fetch>,
 }
@@ -31,7 +29,7 @@ pub(crate) struct Lookup {
 /// Units `from..to` to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fetch {
-    stream: usize,
+    pub(crate) stream: usize,
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
@@ -47,6 +45,7 @@ pub(crate) struct Streams {
     ahead: u64,
     capacity: u64,
     clock: u64,
+    awaited: Vec<u32>,
 }
 
 impl Streams {
@@ -54,12 +53,13 @@ impl Streams {
     pub(crate) fn new(cache: u64, ahead: u64, capacity: u64) -> Streams {
         let limit = cache.checked_div(ahead).map_or(0, |n| n.min(STREAMS_MAX as u64) as usize);
         let streams = (0..limit).map(|_| Stream::default()).collect();
-        Streams { next: [u64::MAX; STREAMS_MAX], streams, limit, ahead, capacity, clock: 0 }
+        Streams { next: [u64::MAX; STREAMS_MAX], streams, limit, ahead, capacity, clock: 0, awaited: Vec::new() }
     }
 
     /// Looks up a read of units `from..to` and updates the streams.
     pub(crate) fn read(&mut self, from: u64, to: u64) -> Lookup {
-        let none = Lookup { cached: None, fetch: None };
+        let none = Lookup { cached: false, fetch: None };
+        self.awaited.clear();
         if self.limit == 0 {
             return none;
         }
@@ -77,15 +77,18 @@ impl Streams {
         self.next[index] = to;
         stream.used = self.clock;
         stream.sequential = true;
-        let mut cached = None;
+        let mut cached = false;
         if from >= stream.from && to <= stream.to {
             while stream.batches.front().is_some_and(|(end, _)| *end <= from) {
                 stream.batches.pop_front();
             }
-            // Batches are in order, but a later one may be ready earlier.
-            cached = stream.batches.iter().take_while(|(end, _)| *end < to).map(|(_, ready)| *ready).max();
-            let last = stream.batches.iter().find(|(end, _)| *end >= to).map(|(_, ready)| *ready);
-            cached = cached.max(last);
+            cached = true;
+            for (end, fetcher) in &stream.batches {
+                self.awaited.extend(*fetcher);
+                if *end >= to {
+                    break;
+                }
+            }
         } else {
             (stream.from, stream.to) = (to, to);
             stream.batches.clear();
@@ -99,8 +102,21 @@ impl Streams {
         Lookup { cached, fetch }
     }
 
-    /// Records that a fetch is in the cache from `ready` on.
-    pub(crate) fn fetched(&mut self, fetch: Fetch, ready: Nanos) {
-        self.streams[fetch.stream].batches.push_back((fetch.to, ready));
+    /// The tasks that fetch parts of the last read that was looked up.
+    pub(crate) fn awaited(&self) -> &[u32] {
+        &self.awaited
+    }
+
+    /// Records that a task fetches a batch.
+    pub(crate) fn fetching(&mut self, fetch: Fetch, task: u32) {
+        self.streams[fetch.stream].batches.push_back((fetch.to, Some(task)));
+    }
+
+    /// Records that a batch of a stream is in the cache.
+    pub(crate) fn fetched(&mut self, stream: usize, task: u32) {
+        let batches = &mut self.streams[stream].batches;
+        if let Some(batch) = batches.iter_mut().find(|batch| batch.1 == Some(task)) {
+            batch.1 = None;
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Every figure is measured on the device alone, by a closed loop. The simulator checks those that contain
 //! time of the host.
 
+mod beside;
 mod hdd;
 mod ssd;
 mod ull;
@@ -129,6 +130,7 @@ fn expectations_of(model: &DeviceModel, name: &str) -> Vec<Expectation> {
         Kind::Volume => volume::expectations(name),
         Kind::Null => Vec::new(),
     };
+    expectations.extend(beside::expectations(name));
     let theory = ("conservation of time", "theory");
     let mixed = |model: &DeviceModel, depth| {
         let job = Job { reads: 0.5, ..Job::reads_4k(depth, capacity(model), 20_000) };

@@ -69,3 +69,13 @@ fn overrides_keep_the_targets_of_their_device() {
     assert_eq!(expectations("hdd:st1000dm003?lookahead=false"), expectations("hdd:st1000dm003"));
     assert!(expectations("no-such-device") == 0);
 }
+
+/// The limits of some drives of the catalogue come out; those whose random and sequential rates contradict each other are left out.
+#[test]
+fn drives_of_the_catalogue_have_their_limits() {
+    for name in ["iocost:samsung-ssd-970-pro-512gb", "iocost:samsung-ssd-870-1000gb", "iocost:wd-black-sn850x-1000gb"] {
+        for check in validate::run(&load(name).unwrap()) {
+            assert!(check.ok, "{name}: {}: {} not {}", check.measurement, check.model, check.target);
+        }
+    }
+}
