@@ -511,6 +511,15 @@ impl Host {
         self.random.random_range(0..=self.profile.sub)
     }
 
+    /// How many of those in line a thread overtakes that is woken: mostly none.
+    pub(crate) fn overtakes(&mut self, in_line: u64) -> u64 {
+        if in_line > 0 && self.random.random_ratio(1, RANDOM_CHOICE_EVERY) {
+            self.random.random_range(0..=in_line)
+        } else {
+            0
+        }
+    }
+
     /// Delay until a woken task runs, which depends on what its CPU does.
     pub(crate) fn wake_variation(&mut self) -> Nanos {
         Nanos(self.random.random_range(0..=WAKE_VARIATION))
@@ -664,6 +673,9 @@ fn rest_of(away: u64) -> (u64, u64) {
     let user = away * AWAY_PERCENT[2] / 100;
     (user, away * (100 - AWAY_PERCENT[0] - AWAY_PERCENT[1]) / 100 - user)
 }
+
+/// One thread of libaio out of this many takes a place at random in the line for its CPU.
+const RANDOM_CHOICE_EVERY: u32 = 4;
 
 /// Most time that passes between the wake-ups of tasks that are woken together, ns: the next one to run is not always the first.
 const WAKE_VARIATION: u64 = 1500;

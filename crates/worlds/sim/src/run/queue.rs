@@ -1,6 +1,6 @@
 //! Which thread runs on a CPU. One that was given its CPU keeps it until it sleeps, so that it may take several tags in a row, or until
 //! its time slice is over. The next is the one that has used least CPU time, interrupts included that hit it: what a long turn cost
-//! is paid back by a wait until the others have caught up (Linux: CFS). A thread that is woken takes the CPU from no other, but for
+//! is paid back by a wait until the others have caught up (Linux: CFS). Threads of libaio run mostly in the order in which they were woken, and at random now and then. A thread that is woken takes the CPU from no other, but for
 //! one of libaio that returns to its program: there the woken one runs first, and gets the tag for which it was woken.
 //!
 //! The kernel's order among threads that are woken at about the same moment depends on what each ran before, to the microsecond, and so
@@ -96,13 +96,20 @@ fn come_back(run: &mut Run<'_>, cpu: usize, thread: u32, at: Nanos, resumes: Res
 /// A thread waits for its CPU.
 fn line_up(run: &mut Run<'_>, cpu: usize, thread: u32, event: EventKind, resumes: Option<Resumes>) {
     let credit = run.cpus.host.sleeper_credit();
+    let aio = matches!(run.threads[thread as usize].mode, Mode::Aio { .. });
     let state = &mut run.threads[thread as usize];
     let queue = &mut run.cpus.queues[cpu];
     let least = if state.ran { queue.floor.saturating_sub(credit) } else { queue.floor };
     (state.used, state.ran) = (state.used.max(least), true);
     state.in_line += 1;
     queue.arrivals += 1;
-    queue.runnable.push(Runnable { used: state.used, arrival: queue.arrivals, event, thread, resumes });
+    let (mut used, mut arrival) = (state.used, queue.arrivals);
+    if aio {
+        // In recordings of a kernel these run mostly in the order in which they were woken.
+        used = queue.floor;
+        arrival = arrival.saturating_sub(run.cpus.host.overtakes(queue.runnable.len() as u64));
+    }
+    queue.runnable.push(Runnable { used, arrival, event, thread, resumes });
     if queue.owner.is_none() && !queue.dispatching {
         dispatch_later(run, cpu);
     }
