@@ -24,20 +24,29 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     for (class, verdict) in &classes {
         text += &verdict_text(class, verdict, None, style);
     }
-    for ranking in &rankings {
+    for (number, ranking) in rankings.iter().enumerate() {
         // What is said of a class stands above.
         let of_class = document.provenance.classes.values().any(|models| models.contains(&ranking.device));
         text += &if of_class && !classes.is_empty() {
             format!("{}\n", style.bold(&format!("{}: {}", ranking.place(), headline(&ranking.verdict))))
         } else {
-            verdict_text(&ranking.place(), &ranking.verdict, Some(&circumstances(ranking)), style)
+            let around = circumstances(ranking);
+            verdict_text(
+                &ranking.place(),
+                &ranking.verdict,
+                Some(around.as_str()).filter(|_| style.width.is_none()),
+                style,
+            )
         };
         text += &ranking_text(ranking, style);
         for of in applications(document, ranking) {
             text += &format!("\n{}\n{}", of.title, table(&of.header, &of.rows, style));
         }
-        text.push('\n');
+        if style.width.is_none() || number + 1 < rankings.len() {
+            text.push('\n');
+        }
     }
+    text += &footer(&rankings, style);
     if let Some(until) = &document.until {
         text += &format!("{}\n", folded(&format!("--until: {}", until.clause()), style.width, "  "));
     }
@@ -55,11 +64,15 @@ pub(crate) fn headline(verdict: &Verdict) -> String {
     }
 }
 
-/// How many runs, and how much there was to schedule.
-pub(crate) fn circumstances(ranking: &Ranking) -> String {
+fn circumstances_in_short(ranking: &Ranking) -> String {
     let runs = ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0);
     let plural = if runs == 1 { "run" } else { "runs" };
-    let mut text = format!("{runs} {plural} of each, goal {}", ranking.goal.name());
+    format!("{runs} {plural} of each, goal {}", ranking.goal.name())
+}
+
+/// How many runs, and how much there was to schedule.
+pub(crate) fn circumstances(ranking: &Ranking) -> String {
+    let mut text = circumstances_in_short(ranking);
     let usage = &ranking.verdict.usage;
     if !usage.drive_busy.is_nan() {
         let busy = usage.busy_text();
@@ -68,21 +81,31 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
     text
 }
 
-/// Caveats on the first screen.
+/// Caveats and trades on the first screen.
 const CAVEATS_MAX: usize = 2;
+const TRADES_MAX: usize = 2;
 
 /// What a verdict says in the order of its importance: what weakens it, the answer, the trades, and where the time goes.
 pub(crate) fn lines(verdict: &Verdict, caveats: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
+    let narrow = caveats != usize::MAX;
+    let because = if narrow && !verdict.brief.is_empty() { &verdict.brief } else { &verdict.because };
     if verdict.decision == Decision::TooShort || verdict.decision == Decision::Depends {
-        lines.push(sentence_of(&verdict.because));
+        lines.push(sentence_of(because));
     } else {
         let weakening = verdict.caveats.iter().take(verdict.weakened_by.min(caveats));
         lines.extend(weakening.map(|caveat| format!("But {caveat}.")));
-        lines.push(sentence_of(&verdict.because));
+        lines.push(sentence_of(because));
     }
-    lines.extend(verdict.trades.iter().cloned());
-    lines.extend(verdict.why.iter().cloned());
+    // The last line is of the others together.
+    let all = if narrow { verdict.trades.len().saturating_sub(TRADES_MAX) } else { 0 };
+    let cut = |(i, _): &(usize, &String)| *i == 0 || *i > all;
+    lines.extend(verdict.trades.iter().enumerate().filter(cut).map(|(_, line)| line.clone()));
+    let without_levels = |why: &String| why.split_once(" (").map_or(why.clone(), |(head, _)| format!("{head}."));
+    match narrow {
+        true => lines.extend(verdict.why.first().map(without_levels)),
+        false => lines.extend(verdict.why.iter().cloned()),
+    }
     let others = verdict.caveats.iter().skip(verdict.weakened_by).filter(|_| caveats == usize::MAX);
     lines.extend(others.map(|caveat| format!("But {caveat}.")));
     if verdict.decision == Decision::Depends {
@@ -114,19 +137,40 @@ fn verdict_text(place: &str, verdict: &Verdict, around: Option<&str>, style: Sty
         say(&format!("({around})"));
     }
     text += &first_commands(&verdict.apply, &verdict.undo, style);
-    text + "\n"
+    if style.width.is_none() { text + "\n" } else { text }
 }
 
-/// Of a simulated drive the commands that try a result; those for every boot are longer, and are for a drive that is there.
+/// On a first screen the commands that try a result; those for every boot and those that take it back are longer.
 fn first_commands(apply: &[String], undo: &[String], style: Style) -> String {
-    let placeholder = apply_title(apply).ends_with(')');
-    match (apply, undo) {
-        ([first, _, ..], [back, ..]) if placeholder && style.width.is_some() => {
-            let title = apply_title(apply).replace("Apply now and at every boot", "Apply now");
-            format!("{title}; --wide: at every boot:\n  {first}\nUndo:\n  {back}\n")
-        }
-        _ => commands_text(apply, undo, style),
+    let tries: Vec<&String> =
+        apply.iter().filter(|command| !command.contains(" /etc/") && is_setting(command)).collect();
+    if style.width.is_none() || tries.is_empty() {
+        return commands_text(apply, undo, style);
     }
+    tries.into_iter().map(|command| format!("  $ {command}\n")).collect()
+}
+
+/// Whether a command sets something now.
+fn is_setting(command: &str) -> bool {
+    command.starts_with("echo ")
+}
+
+/// Below the drives of a first screen: what is the same for all of them.
+fn footer(rankings: &[Ranking], style: Style) -> String {
+    let Some(first) = rankings.first().filter(|_| style.width.is_some()) else { return String::new() };
+    let has_commands = rankings.iter().any(|ranking| !ranking.verdict.apply.is_empty());
+    let more = if has_commands { "all, also for every boot and back" } else { "all" };
+    let around = format!("{}: {}", circumstances_in_short(first), first.verdict.rate);
+    let mut legend = format!("{BEST} best of its column");
+    if rankings.iter().any(Ranking::is_tested) {
+        legend += &format!("   {TIE} no significant difference");
+    }
+    if let Some(note) = rankings.iter().find_map(absent_note) {
+        legend += &format!("   {note}");
+    }
+    let text = format!("{legend}   --wide: {more}\n{around}");
+    let folded: Vec<String> = text.lines().map(|line| folded(line, style.width, "  ")).collect();
+    format!("{}\n", style.faint(&folded.join("\n")))
 }
 
 /// The title of the commands that apply a result; of a simulated drive it says what its name stands for.
@@ -178,7 +222,6 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     let mut body = body(ranking, &columns, style);
     // The least important columns are last: drop them rather than wrap lines.
     let width = style.width.map_or(usize::MAX, usize::from);
-    let all = columns.len();
     while columns.len() > 2 && widest(&body) > width {
         columns.pop();
         body = self::body(ranking, &columns, style);
@@ -187,6 +230,10 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         .lines()
         .map(|line| if line.trim_start().starts_with(WINNER) { style.bold(line) } else { line.to_string() } + "\n")
         .collect();
+    if style.width.is_some() {
+        // The legend is the same for all drives, and stands below the last.
+        return body;
+    }
     let mut legend = format!("{BEST} best of its column");
     if ranking.is_tested() {
         legend += &format!("   {TIE} no significant difference from the best (95 % confidence)");
@@ -194,10 +241,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     if let Some(note) = absent_note(ranking) {
         legend += &format!("   {note}");
     }
-    if columns.len() < all {
-        legend += "   --wide: all columns";
-    }
-    format!("{body}{}\n", style.faint(&folded(&legend, style.width, "")))
+    format!("{body}{}\n", style.faint(&legend))
 }
 
 /// Explanation of the mark of schedulers that the kernel lacks; `None` where it lacks none.
@@ -275,10 +319,13 @@ pub(crate) mod tests {
         let other = Document { incumbent: Some("none".to_owned()), ..document() };
         let text = compare_text(&other, Style { width: Some(80), colour: false });
         let second = text.split("\nssd:px-256m5s: ").nth(1).unwrap();
+        let words = second.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(second.starts_with("change none to mq-deadline · "), "{text}");
         let order =
-            ["mq-deadline: ", "half the latency is worth", "Apply now", "echo mq-deadline |", " ▸  mq-deadline "];
-        let at = |part: &str| second.find(part).unwrap_or_else(|| panic!("no {part}: {second}"));
+            ["mq-deadline: ", "if half the latency is worth", "$ echo mq-deadline |", " ▸ mq-deadline ", "--wide: "];
+        let at = |part: &str| words.find(part).unwrap_or_else(|| panic!("no {part}: {second}"));
+        // One line for each scheduler and one for their titles; the answer, the trades, why, and what is the same for all drives.
+        assert!(text.lines().count() <= 2 * (6 + 8) + 3, "{text}");
         assert!(order.windows(2).all(|w| at(w[0]) < at(w[1])), "{second}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

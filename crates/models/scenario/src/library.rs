@@ -49,6 +49,7 @@ pub const SCENARIOS: &[Named] = &[
     named!("life"),
     named!("noisy-neighbour"),
     named!("nvme-random"),
+    named!("person-beside-copy"),
     named!("player"),
     named!("real-drive"),
     named!("shared-disk"),

@@ -3,6 +3,7 @@
 use dumbwaiter_measure::SIGNIFICANCE;
 
 use crate::answer::{ClassAnswer, Decision, OnModels, change_text, of_class};
+use crate::confidence::Confidence;
 use crate::ranking::Ranking;
 use crate::row::Worth;
 use crate::sentence::{list, percent, percent_down};
@@ -48,7 +49,7 @@ fn alternatives(rankings: &[&Ranking]) -> Vec<OnModels> {
 fn verdict(rankings: &[&Ranking]) -> Verdict {
     let alternatives = alternatives(rankings);
     let alone: Vec<Decision> = rankings.iter().map(|ranking| ranking.verdict.decision).collect();
-    let found = of_class(&alternatives, &alone, SIGNIFICANCE);
+    let found = no_surer_than(rankings, of_class(&alternatives, &alone, SIGNIFICANCE));
     let pick = found.pick.map(|pick| &alternatives[pick]);
     let first = &rankings[0].verdict;
     let recommended = pick.filter(|_| found.decision == Decision::Change).map(|pick| pick.name.clone());
@@ -77,6 +78,7 @@ fn verdict(rankings: &[&Ranking]) -> Verdict {
         certainty: certainty(&found, rankings, &alternatives, least),
         headline,
         because: because(&found, rankings, &alternatives),
+        brief: String::new(),
         trades: lines,
         next: next(&found, rankings),
         gain: pick.map(|_| [mean(|of| of.gain), least, mean(|of| of.at_most)]),
@@ -87,6 +89,15 @@ fn verdict(rankings: &[&Ranking]) -> Verdict {
         undo: Vec::new(),
         caveats,
         ..first.clone()
+    }
+}
+
+/// What is not clear on a model alone, since the simulator may be as wrong there, is not clear on all of them.
+fn no_surer_than(rankings: &[&Ranking], found: ClassAnswer) -> ClassAnswer {
+    let doubted = |r: &&Ranking| r.verdict.decision == found.decision && r.verdict.confidence != Confidence::Clear;
+    match found.confidence {
+        Confidence::Clear if rankings.iter().any(doubted) => ClassAnswer { confidence: Confidence::Likely, ..found },
+        _ => found,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_measure::SIGNIFICANCE;
 use dumbwaiter_scenario::SchedulerSpec;
 
+use crate::measured_error::DriveClass;
 use crate::row::RankingRow;
 
 /// Schedulers of current Linux kernels.
@@ -34,9 +35,9 @@ pub struct Conditions {
     pub defaults: BTreeMap<String, String>,
     /// Part of the throughput that half the latency is worth; `None`: that of the goal.
     pub rate: Option<f64>,
-    /// Measured error of the simulator for this kind of load, as a natural logarithm of what schedulers are worth to each other: a
-    /// smaller gain is *likely* at most. `None` for real runs, and where it is not known.
-    pub model_error: Option<f64>,
+    /// Classes of simulated drives, by the names of the devices: a difference that is smaller than the simulator's measured error on
+    /// such drives is *likely* at most. Empty of real runs.
+    pub drive_classes: BTreeMap<String, DriveClass>,
 }
 
 impl Default for Conditions {
@@ -48,7 +49,7 @@ impl Default for Conditions {
             incumbent: None,
             defaults: BTreeMap::new(),
             rate: None,
-            model_error: None,
+            drive_classes: BTreeMap::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The requests whose latency decides.
 
-use dumbwaiter_measure::{Latency, RunResult, TenantStats};
+use dumbwaiter_measure::{Latency, RunResult, TenantStats, TimeParts};
 
 /// The requests whose latency the recommendation looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,28 @@ impl Focus {
             (parts, ..) => joined(parts),
         };
         Latency { samples: if finished == 0 { 0 } else { pooled.samples }, ..pooled }
+    }
+
+    /// Where the time of its requests goes: what the parts are called in sentences, and their means over the runs, us; `None` where a
+    /// run does not say it.
+    pub fn time_parts(&self, runs: &[&RunResult]) -> Option<[(&'static str, f64); 11]> {
+        let of = |run: &RunResult| -> Option<(TimeParts, f64)> {
+            match self {
+                Focus::Reads => Some((run.read.time_parts_us?, run.read.latency_us.samples as f64)),
+                Focus::All => Some((run.time_parts_us?, run.latency_us.samples as f64)),
+                Focus::Tenants(names) => {
+                    let tenant = run.tenants.iter().find(|tenant| names.contains(&tenant.name))?;
+                    Some((tenant.time_parts_us?, tenant.latency_us.samples as f64))
+                }
+            }
+        };
+        let known: Vec<(TimeParts, f64)> = runs.iter().filter_map(|run| of(run)).collect();
+        let all: f64 = known.iter().map(|(_, samples)| samples).sum();
+        let mut sums = known.first()?.0.named();
+        for (i, (_, sum)) in sums.iter_mut().enumerate() {
+            *sum = known.iter().map(|(parts, samples)| parts.named()[i].1 * samples).sum::<f64>() / all;
+        }
+        Some(sums)
     }
 
     /// The 99th percentile of the latency of these requests in a run, us: of several tenants the worst. Infinite if one of

@@ -51,6 +51,18 @@ impl LoadKind {
             LoadKind::Writes => "writes",
         }
     }
+
+    /// In sentences, after `under`.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            LoadKind::ReadsOfOneDrive => "reads alone",
+            LoadKind::LockBound => "reads that wait for a scheduler's lock",
+            LoadKind::ReadsOfSeveralDrives => "reads of several drives",
+            LoadKind::ReadsBesideReads => "reads beside reads",
+            LoadKind::ReadsBesideWrites => "reads beside writes",
+            LoadKind::Writes => "writes alone",
+        }
+    }
 }
 
 /// The class of a drive.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::{Conditions, KERNEL_SCHEDULERS, Offered};
+use crate::measured_error::DriveClass;
 
 /// Where results come from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,12 +94,24 @@ impl Provenance {
             Some(drive) if !drive.offered.is_empty() => drive.offered.clone(),
             _ => KERNEL_SCHEDULERS.map(str::to_owned).to_vec(),
         };
+        let class = |(name, kind): (&String, &DriveKind)| Some((name.clone(), drive_class(name, *kind)?));
         let busy = self.machine.as_ref().filter(|machine| machine.load_before > f64::from(machine.cpus));
         Conditions {
             offered: Offered::These(offered),
             busy: busy.map(|machine| (machine.load_before, f64::from(machine.cpus))),
             error,
+            drive_classes: self.models.iter().filter_map(class).collect(),
             ..Conditions::default()
         }
+    }
+}
+
+/// The class of a simulated drive; `None` of one that does nothing.
+fn drive_class(name: &str, kind: DriveKind) -> Option<DriveClass> {
+    match (name.split(':').next(), kind) {
+        (Some("null"), _) => None,
+        (Some("volume"), _) => Some(DriveClass::Volume),
+        (_, DriveKind::HardDisk) => Some(DriveClass::Disk),
+        (_, DriveKind::SataSsd | DriveKind::Nvme) => Some(DriveClass::Flash),
     }
 }

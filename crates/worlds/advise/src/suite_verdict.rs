@@ -171,10 +171,12 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
         _ if 2 * short > answers.len() => Decision::TooShort,
         _ => Decision::Keep,
     };
+    let model_error = cases.iter().filter_map(|(_, ranking)| ranking.verdict.model_error).fold(0.0, f64::max);
     let clear = match change {
-        Some(of) => of.0.losses == 0 && models.len() > 1 && of.1 >= HARMFUL,
+        Some(of) => of.0.losses == 0 && models.len() > 1 && of.1 >= HARMFUL && of.0.gain >= model_error,
         None => {
-            answers.iter().all(|answer| answer.decision == Decision::Keep && answer.confidence == Confidence::Clear)
+            let clear = |of: &ClassAnswer| of.decision == Decision::Keep && of.confidence == Confidence::Clear;
+            answers.iter().all(clear) && cases.iter().all(|(_, r)| r.verdict.confidence == Confidence::Clear)
         }
     };
     let confidence = match decision {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{Answer, Decision, Field, FrontierMember, Rates, Words, frontier, why};
 use crate::confidence::Confidence;
+use crate::measured_error::LoadKind;
 use crate::row::{Axes, RankingRow};
 use crate::usage::Usage;
 
@@ -27,6 +28,9 @@ pub struct Verdict {
     pub headline: String,
     /// The reason, a clause with its figures.
     pub because: String,
+    /// The reason without what stands elsewhere, for a first screen.
+    #[serde(default)]
+    pub brief: String,
     /// Alternatives in a line each.
     #[serde(default)]
     pub trades: Vec<String>,
@@ -46,6 +50,13 @@ pub struct Verdict {
     /// it looks, at least and at most.
     #[serde(default)]
     pub gain: Option<[f64; 3]>,
+    /// The kind of the load, as far as the simulator's accuracy depends on it; `null` of real runs.
+    #[serde(default)]
+    pub load_kind: Option<LoadKind>,
+    /// The simulator's measured error for it, as a natural logarithm of what schedulers are worth to each other: four of five
+    /// differences are within it. `null` where it was not measured, and of real runs.
+    #[serde(default)]
+    pub model_error: Option<f64>,
     /// [`crate::Metric::key`] of the figure to look at first.
     pub decided_by: String,
     /// The schedulers that competed: the incumbent, and those that can be set.
@@ -119,6 +130,11 @@ impl Verdict {
             Decision::Change => found.of(found.pick),
             _ => gains().reduce(|a, b| if b.gain > a.gain { b } else { a }),
         };
+        let decisive = match found.decision {
+            Decision::Change => Some(found.pick),
+            _ => found.within_model_error.or_else(|| found.alternatives.first().copied()),
+        };
+        let error = decisive.and_then(|i| field.model_error(i));
         let (caveats, weakened_by) = words.caveats();
         let change = found.decision == Decision::Change;
         let tie = |i: &&usize| found.of(**i).is_some_and(|of| of.hi > -crate::answer::HARMFUL && **i != found.pick);
@@ -130,12 +146,15 @@ impl Verdict {
             certainty: words.certainty(),
             headline: words.headline(),
             because: words.because(),
+            brief: words.brief(),
             trades: words.trades(),
             why: why(field, found),
             frontier: frontier(field, found, axes),
             rate: Rates::words(&field.objective.rates),
             next: words.next(),
             gain: shown.map(|of| [of.gain, of.lo, of.hi].map(rounded)),
+            load_kind: error.map(|error| error.load),
+            model_error: error.and_then(|error| error.of_differences).map(|of| rounded(of.worth)),
             decided_by: field.objective.primary(field.goal).key().to_owned(),
             pool: std::iter::once(field.incumbent).chain(found.alternatives.iter().copied()).map(name).collect(),
             pool_rule: Rates::words(&field.objective.rates),

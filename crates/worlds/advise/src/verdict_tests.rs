@@ -4,7 +4,7 @@ use dumbwaiter_measure::RunResult;
 
 use super::*;
 use crate::test_runs::template;
-use crate::{Conditions, Goal, rank_under};
+use crate::{Conditions, DriveClass, Goal, LoadKind, rank_under};
 
 const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
 
@@ -125,10 +125,25 @@ fn the_simulators_own_error_caps_how_sure_a_change_is() {
         vec![(1200.0, 90.0), (1201.0, 90.0), (1199.0, 90.0)],
         vec![(1000.0, 90.0), (1001.0, 90.0), (999.0, 90.0)],
     ]);
-    let of = |model_error| {
-        rank_under(&runs, Goal::Balanced, &Conditions { model_error, ..set("alpha") })[0].verdict.confidence
+    let of = |runs: &[RunResult], class: Option<DriveClass>| {
+        let drive_classes = class.map(|class| ("d".to_owned(), class)).into_iter().collect();
+        rank_under(runs, Goal::Balanced, &Conditions { drive_classes, ..set("alpha") })[0].verdict.clone()
     };
-    assert_eq!((of(None), of(Some(0.1)), of(Some(0.5))), (Confidence::Clear, Confidence::Clear, Confidence::Likely));
+    let (anywhere, on_flash) = (of(&runs, None), of(&runs, Some(DriveClass::Flash)));
+    assert_eq!((anywhere.confidence, anywhere.model_error, anywhere.load_kind), (Confidence::Clear, None, None));
+    assert_eq!((on_flash.decision, on_flash.confidence), (Decision::Change, Confidence::Likely));
+    assert_eq!(on_flash.load_kind, Some(LoadKind::ReadsOfOneDrive));
+    assert!(on_flash.model_error.unwrap() > on_flash.gain.unwrap()[0], "{on_flash:?}");
+    let said = &on_flash.caveats[0];
+    assert!(said.starts_with("on real flash drives, differences under reads alone were up to"), "{said}");
+    assert!(on_flash.weakened_by == 1 && !on_flash.more_runs_help, "more runs say nothing of the simulator");
+    // What is larger than the error is as clear as before; what was never measured says so.
+    let far = runs_of(&vec![vec![(9000.0, 90.0), (9001.0, 90.0), (8999.0, 90.0)], vec![(100.0, 90.0); 3]]);
+    let on_flash = of(&far, Some(DriveClass::Flash));
+    assert_eq!((on_flash.confidence, on_flash.weakened_by), (Confidence::Clear, 0), "{:?}", on_flash.caveats);
+    let on_a_volume = of(&far, Some(DriveClass::Volume));
+    assert_eq!((on_a_volume.confidence, on_a_volume.model_error), (Confidence::Clear, None));
+    assert!(on_a_volume.caveats[0].ends_with("on real volumes are off was not measured"), "{:?}", on_a_volume.caveats);
 }
 
 fn with_writer(mut run: RunResult, start_up: dumbwaiter_measure::StartUpStats) -> RunResult {

@@ -60,6 +60,7 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         notes.extend(experiment.drives.iter().map(|drive| simulated_note(drive, scenario)));
     }
     notes.extend(about.notes.iter().cloned());
+    notes.extend(incumbent_notes(experiment, &about));
     notes.extend(refusals);
     notes.extend(load.notes.iter().cloned());
     let ended_early = match ending {
@@ -169,14 +170,39 @@ fn incumbent(experiment: &Experiment, about: &About, device: &str) -> Option<Sch
     (is_wanted && !scenario.schedulers.contains(&spec)).then_some(spec)
 }
 
+/// The devices of an experiment in such a world.
+fn devices(experiment: &Experiment, about: &About) -> Vec<String> {
+    match &about.device {
+        Some(own) => vec![own.clone()],
+        None => experiment.scenario.devices.clone(),
+    }
+}
+
+/// What runs although nobody named it: what is set on a device.
+fn incumbent_notes(experiment: &Experiment, about: &About) -> Vec<String> {
+    if experiment.asked.incumbent.is_some() {
+        return Vec::new();
+    }
+    let mut added: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for device in devices(experiment, about) {
+        if let Some(set) = incumbent(experiment, about, &device) {
+            added.entry(set.to_string()).or_default().push(device);
+        }
+    }
+    let set = if about.real { "it is set on" } else { "the kernel sets it by itself on" };
+    let note = |(name, on): (&String, &Vec<String>)| {
+        format!("{name} runs too: {set} {}, and the others are compared with what is set", on.join(", "))
+    };
+    added.iter().map(note).collect()
+}
+
 /// Every run that the scenario asks for in such a world: devices, stacks, schedulers, completion methods, replicates. What is set runs
 /// too.
 fn cells(experiment: &Experiment, load: &Arc<Prepared>, about: &About, replicates: Range<u32>) -> Vec<Cell> {
     let scenario = load.scenario();
-    let own: Vec<String> = about.device.iter().cloned().collect();
-    let devices = if own.is_empty() { &scenario.devices } else { &own };
+    let devices = devices(experiment, about);
     let mut cells = Vec::new();
-    for device in devices {
+    for device in &devices {
         let set = incumbent(experiment, about, device);
         for stack in &about.stacks {
             for scheduler in scenario.schedulers.iter().chain(&set) {

@@ -5,6 +5,7 @@ use super::figure::{Figure, Group, Mean, figure, log_axis};
 use super::heat_maps::heat_maps;
 use super::over_time::{is_empty, over_time};
 use super::palette::Look;
+use super::time_parts::time_parts;
 use dumbwaiter_advise::{Ranking, RankingRow};
 use dumbwaiter_measure::{Cdf, Latency, RunResult};
 use serde_json::{Value, json};
@@ -75,7 +76,11 @@ pub(super) fn figures(groups: &[Group], ranking: &Ranking, detail: &Detail) -> V
         all.push(shares(groups, &of));
         all.push(tenant_tails(groups, ranking, &of));
     }
-    all.push(time_in_queue(groups, &of));
+    // What the text says of it stands first.
+    match time_parts(groups, &ranking.focus) {
+        Some(figure) => all.insert(0, figure),
+        None => all.push(time_in_queue(groups, &of)),
+    }
     if runs().any(|r| r.cpu.busy_s > 0.0) {
         all.push(cpu(groups, &of));
     }
@@ -254,7 +259,7 @@ fn tenant_tails(groups: &[Group], ranking: &Ranking, of: &str) -> Figure {
 }
 
 /// Names for a vertical axis, first scheduler on top.
-fn names(groups: &[Group]) -> Value {
+pub(super) fn names(groups: &[Group]) -> Value {
     json!({
         "type": "category", "autorange": "reversed", "automargin": true,
         "categoryarray": groups.iter().map(|g| g.look.scheduler.as_str()).collect::<Vec<_>>(),

@@ -9,6 +9,7 @@ mod heat_maps;
 mod over_time;
 mod page;
 mod palette;
+mod time_parts;
 
 pub use page::{HeatMap, Page, PageSection, Plot, PlotLine};
 
@@ -91,6 +92,8 @@ struct Section {
     /// Alternatives in a line each, and where the time goes.
     trades: Vec<String>,
     why: Vec<String>,
+    /// Caveats that weaken the answer, and those that say what decided.
+    weakening: Vec<String>,
     caveats: Vec<String>,
     runs_each: usize,
     /// Any figure was tested for significance.
@@ -281,6 +284,8 @@ fn section(
     // The whole document determines names better than one of its rankings.
     let recommendation =
         document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
+    let weakened_by = ranking.verdict.weakened_by.min(ranking.verdict.caveats.len());
+    let (weakening, caveats) = ranking.verdict.caveats.split_at(weakened_by);
     Section {
         id: format!("device-{number}"),
         place: ranking.place(),
@@ -293,7 +298,8 @@ fn section(
         sentence: recommendation.map_or_else(|| ranking.verdict.sentence(), |r| r.sentence.clone()),
         trades: ranking.verdict.trades.clone(),
         why: ranking.verdict.why.clone(),
-        caveats: ranking.verdict.caveats.clone(),
+        weakening: weakening.to_vec(),
+        caveats: caveats.to_vec(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         tested: ranking.is_tested(),
         absent_note: absent_note(ranking),

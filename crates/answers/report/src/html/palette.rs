@@ -5,7 +5,7 @@
 use dumbwaiter_advise::Axes;
 use dumbwaiter_advise::Document;
 
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
+pub(super) const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
 /// Plotly's name of a dash, and the same for SVG.
 const DASHES: [(&str, &str); 5] =
     [("solid", ""), ("dash", "7 4"), ("dot", "2 3"), ("dashdot", "7 3 2 3"), ("longdash", "11 4")];

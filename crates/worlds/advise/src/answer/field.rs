@@ -4,6 +4,7 @@ use dumbwaiter_measure::{RunResult, median};
 
 use super::Decision;
 use super::estimate::{Against, Grounds, against};
+use super::model_error::ModelError;
 use super::objective::{Judged, Objective};
 use crate::conditions::Conditions;
 use crate::confidence::Confidence;
@@ -56,6 +57,8 @@ pub(crate) struct Answer {
     pub(crate) settable: Vec<usize>,
     pub(crate) doubt: Option<Doubt>,
     pub(crate) short: Option<Short>,
+    /// It would be clear if the simulator's measured error were smaller than what this row gains or loses.
+    pub(crate) within_model_error: Option<usize>,
     pub(crate) usage: Usage,
 }
 
@@ -75,6 +78,18 @@ impl Field<'_> {
 
     pub(crate) fn real(&self) -> bool {
         self.groups.iter().flatten().any(|run| run.world == "real")
+    }
+
+    /// The simulator's measured error where this row is compared with the incumbent; `None` of real runs, and of drives of no class.
+    pub(crate) fn model_error(&self, i: usize) -> Option<ModelError> {
+        let class = self.conditions.drive_classes.get(&self.rows[i].device).copied().filter(|_| !self.real())?;
+        Some(ModelError::of(class, &self.groups[self.incumbent], &self.groups[i], &self.objective.rates))
+    }
+
+    /// Whether what a row gains or loses is less than the simulator's measured error.
+    pub(crate) fn is_within_model_error(&self, found: &Answer, i: usize) -> bool {
+        let error = self.model_error(i).and_then(|of| of.of_differences);
+        error.zip(found.of(i)).is_some_and(|(error, of)| of.gain.abs() < error.worth)
     }
 
     /// What the bounds of a comparison with this row rest on.
@@ -119,7 +134,7 @@ impl Answer {
     /// Whether more runs may change the answer.
     pub(crate) fn more_runs_help(&self) -> bool {
         let one = self.alternatives.iter().filter_map(|i| self.of(*i)).all(|of| of.n < 2);
-        self.doubt.is_none() && self.decision != Decision::TooShort && !one
+        self.doubt.is_none() && self.decision != Decision::TooShort && !one && self.within_model_error.is_none()
     }
 
     /// Rows that nobody else beats in both latency and throughput: the incumbent, and alternatives by what they are worth.

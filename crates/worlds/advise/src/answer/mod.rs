@@ -5,6 +5,7 @@ mod estimate;
 mod field;
 mod frontier;
 mod losses;
+mod model_error;
 mod objective;
 mod rates;
 mod rule;

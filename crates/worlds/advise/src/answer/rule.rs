@@ -1,6 +1,5 @@
 //! Keep what is set, or change it: the rule for one drive.
 
-use super::estimate::Against;
 use super::field::{Answer, Doubt, Field};
 use super::rates::Rates;
 use super::short::too_short;
@@ -63,6 +62,7 @@ pub(crate) fn answer(field: &Field<'_>) -> Answer {
         settable,
         doubt: None,
         short: None,
+        within_model_error: None,
         usage,
     };
     found.doubt = doubt(field, &found);
@@ -104,7 +104,9 @@ fn decide(field: &Field<'_>, found: &mut Answer) {
     if let Some(target) = target.filter(|_| short.is_none()) {
         found.decision = Decision::Change;
         found.pick = target;
-        found.confidence = capped(field, of(target), of(target).lo >= HARMFUL && of(target).n > 1);
+        let clear = of(target).lo >= HARMFUL && of(target).n > 1;
+        found.confidence = if clear { Confidence::Clear } else { Confidence::Likely };
+        cap(field, found, &[target]);
         return;
     }
     if short.is_some() {
@@ -117,12 +119,18 @@ fn decide(field: &Field<'_>, found: &mut Answer) {
         most if most <= LIKELY_GAIN => Confidence::Likely,
         _ => Confidence::Open,
     };
+    // Of those that do the same nothing can turn out otherwise, and what loses by more than the error is worse.
+    let others: Vec<usize> = found.alternatives.iter().copied().filter(|i| !of(*i).same).collect();
+    cap(field, found, &others);
 }
 
 /// *Clear* at most where the simulator's own measured error allows it: a difference that is smaller than that may not be there.
-fn capped(field: &Field<'_>, of: &Against, clear: bool) -> Confidence {
-    let within_error = field.conditions.model_error.is_some_and(|error| of.gain.abs() < error);
-    if clear && !within_error { Confidence::Clear } else { Confidence::Likely }
+fn cap(field: &Field<'_>, found: &mut Answer, decisive: &[usize]) {
+    let within = decisive.iter().copied().find(|i| field.is_within_model_error(found, *i));
+    found.within_model_error = within.filter(|_| found.confidence == Confidence::Clear);
+    if found.within_model_error.is_some() {
+        found.confidence = Confidence::Likely;
+    }
 }
 
 /// The one that is worth most. Of those that are nearly worth as much the kernel's default for the drive, else the cheaper, else the

@@ -1,10 +1,7 @@
 //! Why: where the time goes that makes the difference between two schedulers.
 
-use dumbwaiter_measure::{RunResult, TimeParts};
-
 use super::field::{Answer, Field};
 use super::words::Words;
-use crate::focus::Focus;
 use crate::row::Axes;
 
 /// A part explains a difference of means from this part of it on.
@@ -12,33 +9,12 @@ const EXPLAINS: f64 = 0.5;
 /// Smaller differences have nothing to explain.
 const DIFFERENCE: f64 = 0.10;
 
-/// The names of the parts and their mean over the requests of the focus, us; `None` where a run does not have them.
-fn parts(focus: &Focus, runs: &[&RunResult]) -> Option<[(&'static str, f64); 11]> {
-    let of = |run: &RunResult| -> Option<(TimeParts, f64)> {
-        match focus {
-            Focus::Reads => Some((run.read.time_parts_us?, run.read.latency_us.samples as f64)),
-            Focus::All => Some((run.time_parts_us?, run.latency_us.samples as f64)),
-            Focus::Tenants(names) => {
-                let tenant = run.tenants.iter().find(|tenant| names.contains(&tenant.name))?;
-                Some((tenant.time_parts_us?, tenant.latency_us.samples as f64))
-            }
-        }
-    };
-    let known: Vec<(TimeParts, f64)> = runs.iter().filter_map(|run| of(run)).collect();
-    let all: f64 = known.iter().map(|(_, samples)| samples).sum();
-    let mut sums = known.first()?.0.named();
-    for (i, (_, sum)) in sums.iter_mut().enumerate() {
-        *sum = known.iter().map(|(parts, samples)| parts.named()[i].1 * samples).sum::<f64>() / all;
-    }
-    Some(sums)
-}
-
 /// One sentence on the pair of the first line: the part that makes most of the difference of their means.
 pub(crate) fn why(field: &Field<'_>, found: &Answer) -> Vec<String> {
     let other = if found.pick == field.incumbent { best_trade(field, found) } else { Some(found.pick) };
     let Some(other) = other.filter(|_| found.doubt.is_none() && field.objective.waits) else { return Vec::new() };
     let focus = &field.objective.focus;
-    let of = |i: usize| parts(focus, &field.groups[i]);
+    let of = |i: usize| focus.time_parts(&field.groups[i]);
     let (Some(own), Some(set)) = (of(other), of(field.incumbent)) else { return Vec::new() };
     let mean = |parts: &[(&str, f64)]| parts.iter().map(|(_, part)| part).sum::<f64>();
     let (slow, fast, slower, quicker) = if mean(&own) > mean(&set) {

@@ -10,6 +10,7 @@ use super::{Decision, HARMFUL, USEFUL_GAIN};
 use crate::Goal;
 use crate::confidence::Confidence;
 use crate::figures::repeats_a_recording;
+use crate::measured_error::DriveClass;
 use crate::metric::Metric;
 use crate::row::Axes;
 use crate::sentence::{list, percent, percent_down, percent_up, signed};
@@ -177,6 +178,22 @@ impl Words<'_> {
         text
     }
 
+    /// The reason with what a first screen has room for; the exchange rate stands below it once.
+    pub(crate) fn brief(&self) -> String {
+        let pick = self.found.pick;
+        match (self.found.decision, self.found.of(pick)) {
+            (Decision::Change, Some(of)) => {
+                let turn = self.turn(of).map_or(String::new(), |at| {
+                    let side = if of.latency < 0.0 { "less" } else { "more" };
+                    let incumbent = self.name(self.incumbent());
+                    format!("; keep {incumbent} if half the latency is worth {side} than {}", rate_text(at))
+                });
+                format!("{}{turn}", self.trade(pick))
+            }
+            _ => self.because(),
+        }
+    }
+
     /// A gain as the fraction that [`Words::worth`] words.
     fn part(&self, gain: f64, of: &Against) -> f64 {
         let rates = self.field.objective.rates;
@@ -309,7 +326,9 @@ impl Words<'_> {
         }
         if o.shares {
             let of = |i: usize| Metric::ShareError.shown(self.field.rows[i].mean(Metric::ShareError));
-            parts.push(format!("share error {} in place of {}", of(i), of(inc)));
+            if of(i) != of(inc) {
+                parts.push(format!("share error {} in place of {}", of(i), of(inc)));
+            }
         }
         parts.push(format!("throughput {}", change_text(ratio(Metric::MbPerS))));
         format!("{}: {}", self.label(i), parts.join(", "))
@@ -469,7 +488,9 @@ impl Words<'_> {
                 caveats.push(format!("others move less: {}", list(&lose)));
             }
         }
+        caveats.extend(found.within_model_error.and_then(|i| self.model_error(i)));
         let weakening = caveats.len();
+        caveats.extend(self.unmeasured());
         let o = self.field.objective;
         if o.waits && !o.launches && o.requests < P99_REQUESTS && found.doubt.is_none() {
             let decide =
@@ -489,6 +510,30 @@ impl Words<'_> {
         (caveats, weakening)
     }
 
+    /// What the simulator was found to be wrong by, where the difference is smaller.
+    fn model_error(&self, i: usize) -> Option<String> {
+        let error = self.field.model_error(i)?;
+        let of = error.of_differences?;
+        Some(format!(
+            "on real {}, differences under {} were up to {} in latency and {} in throughput off those predicted: more than this one",
+            class_text(error.class),
+            error.load.words(),
+            factor_text(of.latency),
+            factor_text(of.throughput)
+        ))
+    }
+
+    /// That nobody has measured how wrong the simulator is here.
+    fn unmeasured(&self) -> Option<String> {
+        let compared = self.found.alternatives.first().copied().filter(|_| self.found.doubt.is_none());
+        let error = self.field.model_error(compared?).filter(|error| error.of_differences.is_none())?;
+        Some(format!(
+            "this is simulated, and how far differences under {} on real {} are off was not measured",
+            error.load.words(),
+            class_text(error.class)
+        ))
+    }
+
     /// One that keeps nearer to the weights that somebody set.
     fn fairer(&self) -> Option<String> {
         let error = |i: usize| self.field.rows[i].mean(Metric::ShareError);
@@ -503,6 +548,19 @@ impl Words<'_> {
             )
         })
     }
+}
+
+fn class_text(class: DriveClass) -> &'static str {
+    match class {
+        DriveClass::Flash => "flash drives",
+        DriveClass::Disk => "disks",
+        DriveClass::Volume => "volumes",
+    }
+}
+
+/// How far off: `16 times`, `32 %`.
+fn factor_text(factor: f64) -> String {
+    if factor >= 2.0 { format!("{factor:.1} times") } else { percent(factor - 1.0) }
 }
 
 /// `30 s`, `1.5 s`, `250 ms`.
