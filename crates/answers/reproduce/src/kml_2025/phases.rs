@@ -223,12 +223,13 @@ impl Outcome<'_> {
             let of_default = over(throughput[DEFAULT]);
             out.rows.push(row(figure, "difference", case("the default, mq-deadline"), of_default, "%").detail());
             out.rows.push(row(figure, "difference", case("the mean of the fixed ones"), over(mean), "%").detail());
+            let share = 100.0 * (throughput[ours] - throughput[best]) / (oracle - throughput[best]);
+            let case = format!("{name}, {scheduler}: at least 90");
+            let share_row = row(figure, "share of the oracle's gain", case, share, "%");
             if possible >= WORTH_IT {
-                let share = 100.0 * (throughput[ours] - throughput[best]) / (oracle - throughput[best]);
-                let case = format!("{name}, {scheduler}: at least 90");
-                out.rows.push(
-                    row(figure, "share of the oracle's gain", case, share, "%").order(judged.then_some(share >= 90.0)),
-                );
+                out.rows.push(share_row.order(judged.then_some(share >= 90.0)));
+            } else if judged {
+                out.rows.push(share_row.cannot("the oracle gains less than 6 %: there is nothing to have a share of"));
             }
             let exchanges = whole[ours].median(|run| {
                 let of = |name: &str| run.scheduler_counters.get(name).copied().unwrap_or(0.0);
@@ -247,7 +248,9 @@ impl Outcome<'_> {
         let most = if self.real { gain + half } else { gain };
         // Where phases want different schedulers there is something to gain; elsewhere nothing may be lost.
         let holds = if possible >= WORTH_IT { gain - half > 0.0 && gain >= 5.0 } else { most >= -1.0 };
-        out.rows.push(row(figure, "paired difference", case, gain, "%").order(half.is_finite().then_some(holds)));
+        let known = half.is_finite().then_some(holds);
+        let row = row(figure, "paired difference", case, gain, "%").order(known);
+        out.rows.push(row.keyed(&format!("{name}, {scheduler} over the best fixed one")));
     }
 }
 
