@@ -56,6 +56,11 @@ pub(crate) const PAPER: Paper = Paper {
             run: phases,
         },
         Figure {
+            name: "six-schedulers",
+            title: "the paper's six schedulers, and adaptive with these as candidates, in phases",
+            run: phases::six,
+        },
+        Figure {
             name: "phases-held-out",
             title: "the same with other loads, orders and devices than those that settings were chosen on",
             run: phases::held_out,
