@@ -15,7 +15,8 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
         if args.what.len() > 1 {
             bail!("list cannot be combined; expected `list` alone, or names of papers");
         }
-        output::print(&show::list(output::style()))?;
+        output::check_files(args.json.as_deref(), None, &[])?;
+        outputs(args).write_list()?;
         return Ok(Ended::Done);
     }
     args.destroy.check(args.on.as_deref(), "--on PATH")?;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
         watched.restart(&format!("{}:{}", paper.name, figure.name));
-        match watched.run(|_| figure.reproduce(&effort)) {
+        match watched.run(|_| figure.reproduce(paper.name, &effort)) {
             Ok(result) => finished.push((paper, figure, result)),
             Err(Error::Cancelled) => break,
             Err(error) => return Err(error.into()),

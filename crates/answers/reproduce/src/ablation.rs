@@ -18,6 +18,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Ours: BFQ with each of its mechanisms off on its own",
     calibration: "nothing",
+    chosen: &[],
     real: crate::Real::No,
     figures: &[
         Figure {

@@ -20,6 +20,7 @@ mod real_tests;
 mod replicates;
 mod row;
 pub mod show;
+pub mod statements;
 mod ull_2023;
 
 use dumbwaiter_report::{Grid, Plot};
@@ -27,7 +28,7 @@ use serde::Serialize;
 
 pub use effort::{Case, Effort, OnDevice};
 pub use real::{Possible, Real, possible};
-pub use row::Row;
+pub use row::{Row, Status};
 
 /// A paper that can be run again.
 pub struct Paper {
@@ -37,10 +38,22 @@ pub struct Paper {
     pub title: &'static str,
     /// Which constants of the models were fitted to which of its figures; the others are predicted.
     pub calibration: &'static str,
+    /// What was chosen after the paper was seen: constants, loads, phases.
+    pub chosen: &'static [Chosen],
     /// The part of it that can be run on a real device.
     pub real: Real,
     /// Its figures and tables.
     pub figures: &'static [Figure],
+}
+
+/// Something that was chosen after a paper was seen, so that rows which it touches are no pure predictions.
+pub struct Chosen {
+    /// Its name in `fitted` of the rows.
+    pub name: &'static str,
+    /// What was chosen, and by what.
+    pub what: &'static str,
+    /// What changes without it, as far as that was measured.
+    pub without: &'static str,
 }
 
 /// Runs a figure.
@@ -57,8 +70,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Runs it. On a real device, rows say so, and only orders are judged.
-    pub fn reproduce(&self, effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    /// Runs it: every row that is a statement has its id, place and status. On a real device, rows say so, and only orders are judged.
+    pub fn reproduce(&self, paper: &str, effort: &Effort<'_>) -> Result<FigureResult, Error> {
         let result = (self.run)(effort);
         let concluded = effort.world.conclude(&mut [], effort.control);
         let mut result = result?;
@@ -71,7 +84,10 @@ impl Figure {
                     result.notes.push(note);
                 }
             }
+        } else {
+            result.rows.extend(statements::not_run(paper, self.name));
         }
+        result.rows.iter_mut().for_each(statements::settle);
         Ok(result)
     }
 }

@@ -24,7 +24,7 @@ impl Possible {
     pub fn reproduce(&self, effort: &Effort<'_>) -> Result<Vec<Finished>, Error> {
         let mut finished: Vec<Finished> = Vec::new();
         for (paper, figure) in &self.figures {
-            finished.push((paper, figure, figure.reproduce(effort)?));
+            finished.push((paper, figure, figure.reproduce(paper.name, effort)?));
             if effort.failure().is_some() || effort.control.cancelled() {
                 break;
             }

@@ -77,7 +77,10 @@ fn fake() -> Fake {
 fn figure(name: &str, quick: bool, device: &Fake) -> FigureResult {
     let control = Control::default();
     let effort = Effort::new(quick, device, &control);
-    find(name).unwrap()[0].1.reproduce(&effort).unwrap()
+    {
+        let (paper, figure) = find(name).unwrap()[0];
+        figure.reproduce(paper.name, &effort).unwrap()
+    }
 }
 
 #[test]
@@ -210,7 +213,7 @@ fn phases_on_a_device_are_held_against_the_best_fixed_scheduler_and_the_oracle()
     let device = Fake { refuses: no_writes, gives: phases, ..fake() };
     let one = OnDevice { replicates: NonZeroU32::new(1), ..OnDevice::default() };
     let effort = Effort::new(true, &device, &control).on_device(one);
-    let found = find("kml-2025:phases").unwrap()[0].1.reproduce(&effort).unwrap();
+    let found = find("kml-2025:phases").unwrap()[0].1.reproduce("kml-2025", &effort).unwrap();
     let row = |metric: &str, case: &str| {
         let rows = found.rows.iter().filter(|row| row.metric == metric);
         rows.clone().find(|row| row.case.contains(case)).unwrap_or_else(|| panic!("{case}: {:?}", found.rows))
@@ -233,7 +236,7 @@ fn phases_on_a_device_are_held_against_the_best_fixed_scheduler_and_the_oracle()
         let device = Fake { left: AtomicU32::new(left), refuses: no_writes, gives: phases, ..fake() };
         let control = Control::default();
         let effort = Effort::new(true, &device, &control).on_device(two);
-        let found = find("kml-2025:phases").unwrap()[0].1.reproduce(&effort).unwrap();
+        let found = find("kml-2025:phases").unwrap()[0].1.reproduce("kml-2025", &effort).unwrap();
         assert_eq!(!found.rows.is_empty(), rows, "{left}: {:?}", found.notes);
         let steady =
             found.rows.iter().find(|row| row.metric == "paired difference" && row.case.contains("adaptive over"));

@@ -2,10 +2,40 @@
 
 use serde::Serialize;
 
+/// What came of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Ours is as stated.
+    Holds,
+    /// It is not.
+    Fails,
+    /// It cannot be judged, for the row's reason.
+    Cannot,
+}
+
 /// A value of a paper, or a statement about an order, beside what the models give. The names of the fields are those of
 /// the JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
+    /// Id of the statement, which stays. `None`: the paper does not state it, and the row is shown beside those that it states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement: Option<String>,
+    /// Where the paper states it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What came of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// Why it cannot be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why it fails: what was measured, or "unknown".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What was chosen after the paper was seen and touches this row.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fitted: Vec<String>,
     /// Name of the paper.
     pub paper: String,
     /// Name of the figure or table.
@@ -24,7 +54,7 @@ pub struct Row {
     pub ordering_holds: Option<bool>,
     /// Is ours as near to the paper's value as a reproduction must be? `None` without a value.
     pub within_tolerance: Option<bool>,
-    /// Does the row count: does the paper state it, of what it ran? Other rows are shown beside those.
+    /// Is it a statement? All of them count. Other rows are shown beside those.
     pub judged: bool,
     /// Was a constant of the models fitted to this very value? Agreement is no evidence then.
     pub calibrated: bool,
@@ -34,6 +64,9 @@ pub struct Row {
     /// Path of the real device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// What the list of statements calls the case, where `case` has figures of the run in it.
+    #[serde(skip)]
+    pub key: Option<String>,
     /// One of many values that people read in the figure's tables.
     #[serde(skip)]
     pub detail: bool,
@@ -43,6 +76,13 @@ impl Row {
     /// A row without a value of the paper's.
     pub fn new(paper: &str, figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &str) -> Row {
         Row {
+            statement: None,
+            place: None,
+            status: None,
+            reason: None,
+            cause: None,
+            fitted: Vec::new(),
+            key: None,
             paper: paper.to_owned(),
             figure: figure.to_owned(),
             metric: metric.to_owned(),
@@ -82,9 +122,25 @@ impl Row {
         Row { ordering_holds, judged: self.judged || ordering_holds.is_some(), ..self }
     }
 
-    /// Shown, but not judged: the paper does not state it, or not of this case.
-    pub fn not_judged(self) -> Row {
-        Row { judged: false, ..self }
+    /// A statement that cannot be judged, and why.
+    pub fn cannot(self, reason: &str) -> Row {
+        Row { judged: true, reason: Some(reason.to_owned()), ..self }
+    }
+
+    /// A case whose text has figures of the run, by the name that stays.
+    pub fn keyed(self, key: &str) -> Row {
+        Row { key: Some(key.to_owned()), ..self }
+    }
+
+    /// What came of the statement; `None`: it is none.
+    pub(crate) fn outcome(&self) -> Option<Status> {
+        let answers = [self.ordering_holds, self.within_tolerance];
+        match self.judged {
+            false => None,
+            true if self.reason.is_some() || answers.iter().all(Option::is_none) => Some(Status::Cannot),
+            true if answers.contains(&Some(false)) => Some(Status::Fails),
+            true => Some(Status::Holds),
+        }
     }
 
     /// A value that a table shows too.
@@ -95,8 +151,10 @@ impl Row {
     /// Measured on a real device: not the paper's, so that nearness to its values says nothing, and nothing is fitted.
     pub fn real(self, device: &str) -> Row {
         let (world, device) = (Some("real".to_owned()), Some(device.to_owned()));
-        let judged = self.judged && self.ordering_holds.is_some();
-        Row { within_tolerance: None, judged, calibrated: false, world, device, ..self }
+        let another = "another drive than the paper's: nearness to its value says nothing";
+        let reason = if self.ordering_holds.is_none() { self.reason.or(Some(another.to_owned())) } else { self.reason };
+        let reason = if self.judged { reason } else { None };
+        Row { within_tolerance: None, reason, calibrated: false, world, device, ..self }
     }
 
     /// A constant was fitted to this value.
@@ -136,7 +194,13 @@ mod tests {
         let real = serde_json::to_value(row.clone().value(1.0, 0.5).calibrated().real("/dev/sda")).unwrap();
         assert_eq!((&real["world"], &real["device"]), (&"real".into(), &"/dev/sda".into()));
         assert!(real["paper_value"].is_number() && real["within_tolerance"].is_null() && real["calibrated"] == false);
-        assert!(row.judged && !row.clone().not_judged().judged && !Row::new("p", "f", "m", "c", 1.0, "").judged);
+        assert!(row.judged && !Row::new("p", "f", "m", "c", 1.0, "").judged);
+        let number = Row::new("p", "f", "m", "c", 1.0, "").value(1.0, 0.1);
+        assert_eq!((row.outcome(), number.outcome()), (Some(Status::Fails), Some(Status::Holds)));
+        assert_eq!(Row::new("p", "f", "m", "c", 1.0, "").outcome(), None);
+        let elsewhere = number.real("/dev/sda");
+        assert!(elsewhere.outcome() == Some(Status::Cannot) && elsewhere.reason.is_some());
+        assert_eq!(row.clone().cannot("no writes").outcome(), Some(Status::Cannot));
         let judged = row.judged(3.1, true);
         assert_eq!((judged.paper_value, judged.within_tolerance), (Some(3.1), Some(true)));
     }

@@ -3,8 +3,8 @@
 use std::io::Error;
 use std::path::Path;
 
-use dumbwaiter_reproduce::Row;
 use dumbwaiter_reproduce::show::{self, Finished};
+use dumbwaiter_reproduce::statements;
 
 use crate::terminal::outputs::{is_stdout, write_json};
 use crate::terminal::{print, style};
@@ -12,7 +12,7 @@ use crate::terminal::{print, style};
 /// Where the figures of a reproduction go.
 #[derive(Clone, Copy, Debug)]
 pub struct ReproducedOutputs<'a> {
-    /// File of the rows; `-` is stdout, which then has no tables.
+    /// File of the statements; `-` is stdout, which then has no tables.
     pub json: Option<&'a Path>,
     /// File of the page.
     pub html: Option<&'a Path>,
@@ -21,17 +21,28 @@ pub struct ReproducedOutputs<'a> {
 }
 
 impl ReproducedOutputs<'_> {
+    /// Prints the list of papers and writes the counts of their statements.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write_list(&self) -> Result<(), Error> {
+        if !self.json.is_some_and(is_stdout) {
+            print(&show::list(style()))?;
+        }
+        let Some(path) = self.json else { return Ok(()) };
+        write_json(path, &statements::counts())
+    }
+
     /// Prints tables and writes files. `device`: what it was run on, where that is a real one.
     ///
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, device: Option<&str>, finished: &[Finished]) -> Result<(), Error> {
-        let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
         if !self.json.is_some_and(is_stdout) {
             print(&show::text(device, finished, style()))?;
         }
         if let Some(path) = self.json {
-            write_json(path, &rows)?;
+            write_json(path, &show::listed(finished))?;
             if !is_stdout(path) {
                 crate::tell!("JSON written to {}", path.display());
             }

@@ -1,6 +1,8 @@
 //! Figures 21 to 25: one load per tenant.
 
-use super::generations::{A_CFQ, CFQ};
+use dumbwaiter_measure::RunResult;
+
+use super::generations::{A_CFQ, BFQ, CFQ, H_BFQ};
 use super::{SCHEDULERS, SSD, TRACES, head, replicates, row, tenants};
 use crate::replicates::{case, replicated};
 use crate::{Effort, Error, FigureResult};
@@ -34,6 +36,12 @@ pub(super) fn figure_21(effort: &Effort<'_>) -> Result<FigureResult, Error> {
             out.rows.push(row);
         }
     }
+    for (t, load) in TRACES.iter().enumerate() {
+        let of = [BFQ, A_CFQ, H_BFQ].map(|s| share(s, t));
+        let (least, most) = of.iter().fold((f64::INFINITY, 0.0_f64), |(l, m), v| (l.min(*v), m.max(*v)));
+        let metric = "share together, largest of BFQ, A+CFQ and H+BFQ by the smallest: alike, at most 1.25";
+        out.rows.push(row("figure-21", metric, *load, most / least, "").ordering(most <= 1.25 * least));
+    }
     let kept = |s: usize, t: usize| {
         let together = runs[4 * s + 3].median(|r| r.tenants[t].mb_per_s);
         together / runs[4 * s + t].mb_per_s()
@@ -49,6 +57,13 @@ pub(super) fn figure_21(effort: &Effort<'_>) -> Result<FigureResult, Error> {
 
 /// Weights of msn, prj and prn. The text names 1:2:5; the others are ours.
 const SETS: [[u32; 3]; 4] = [[1, 2, 5], [1, 2, 3], [3, 2, 1], [2, 5, 1]];
+
+/// Of all four of the paper's schedulers H+BFQ is to have the least.
+type OfLatency = (&'static str, fn(&RunResult) -> f64);
+const LATENCIES: [OfLatency; 2] = [
+    ("deviation of the latency is the least of the four", |r| r.latency_us.stddev),
+    ("longest latency is the least of the four", |r| r.latency_us.max),
+];
 
 pub(super) fn figures_23_25(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let head = head(effort, SSD);
@@ -69,13 +84,16 @@ pub(super) fn figures_23_25(effort: &Effort<'_>) -> Result<FigureResult, Error> 
             let ordered = in_order(weights, &moved);
             let pv = row("figures-23-25", "PV; averages are in the order of the weights", &case, runs.pv(), "");
             out.rows.push(match *name {
-                "a-cfq" | "h-bfq" => pv.ordering(ordered),
+                "a-cfq" | "h-bfq" | "bfq" => pv.ordering(ordered),
+                "cfq" => crate::Row { metric: "PV; averages are not in the order of the weights".to_owned(), ..pv }
+                    .ordering(!ordered),
                 _ => crate::Row { metric: "PV".to_owned(), ..pv },
             });
             let reversals = runs.median(|r| 60.0 * r.fairness.reversals_s / r.duration_s);
             let row_of = |metric: &str| row("figures-23-25", metric, &case, reversals, "s/min");
             out.rows.push(match *name {
-                "h-bfq" => row_of("reversals: none").ordering(reversals <= 0.0),
+                "a-cfq" | "h-bfq" => row_of("reversals: none").ordering(reversals <= 0.0),
+                "bfq" => row_of("reversals: some").ordering(reversals > 0.0),
                 _ => row_of("reversals"),
             });
             if *name == "cfq" && x < y && y < z {
@@ -86,6 +104,14 @@ pub(super) fn figures_23_25(effort: &Effort<'_>) -> Result<FigureResult, Error> 
                 let metric = "prn is the lowest, for all its weight; by msn";
                 out.rows.push(row("figures-23-25", metric, &case, moved[2] / moved[0], "").ordering(lowest));
             }
+        }
+    }
+    for (weights, runs) in SETS.iter().zip(runs.chunks(SCHEDULERS.len())) {
+        let case = format!("{}, h-bfq", weights.map(|w| w.to_string()).join(":"));
+        for (metric, of) in LATENCIES {
+            let each: Vec<f64> = runs[..=H_BFQ].iter().map(|runs| runs.median(|r| of(r) / 1000.0)).collect();
+            let least = each.iter().all(|other| each[H_BFQ] <= *other);
+            out.rows.push(row("figures-23-25", metric, &case, each[H_BFQ], "ms").ordering(least));
         }
     }
     out.notes.push("weights are of msn, prj and prn; prn alternates between few large requests and many small ones, which CFQ counts alike".to_owned());

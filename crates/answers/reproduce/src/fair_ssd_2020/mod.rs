@@ -9,7 +9,7 @@ mod generations;
 mod mixes;
 
 use crate::replicates::{case, partitions_after};
-use crate::{Case, Effort, Error, Figure, Paper, Row};
+use crate::{Case, Chosen, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "fair-ssd-2020";
 const SSD: &str = "ssd:sata-mlc";
@@ -34,6 +34,23 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "I/O schedulers for proportionality and stability on flash-based SSDs in multi-tenant environments (2020; SATA MLC SSD, Linux 3.18)",
     calibration: "request sizes of msn, and the lengths of prn's phases, on figure 21 (370 and 270 MB/s alone, under none); the SSD is a stand-in for an anonymous one; the lengths of the phases were chosen after figures 18, 21 and 23 to 25 were seen; nothing else was fitted to shares or latencies",
+    chosen: &[
+        Chosen {
+            name: "phases-of-prn",
+            what: "the lengths of prn's phases of large and small requests, after figures 18, 21 and 23 to 25 were seen",
+            without: "not measured",
+        },
+        Chosen {
+            name: "sizes-of-msn",
+            what: "the request sizes of msn, so that it moves 370 MB/s alone",
+            without: "not measured",
+        },
+        Chosen {
+            name: "boot",
+            what: "each tenant reads at random for 2 s before it is measured, so that BFQ has sized its budgets",
+            without: "BFQ's slots stay at 8 MiB, a quarter as long",
+        },
+    ],
     real: crate::Real::No,
     figures: &[
         Figure { name: "figure-1", title: "CFQ on an SSD: bandwidth of four tenants over time", run: cfq::figure_1 },
@@ -57,9 +74,19 @@ pub(crate) const PAPER: Paper = Paper {
         Figure { name: "figure-21", title: "three loads alone and together, equal weights", run: mixes::figure_21 },
         Figure { name: "figures-23-25", title: "three loads together, different weights", run: mixes::figures_23_25 },
         Figure {
+            name: "h-bfq",
+            title: "ours: H+BFQ as in the paper, and with a budget and a charge of ours",
+            run: budgets::variants,
+        },
+        Figure {
             name: "explanation",
             title: "ours: through what budgets change shares and waits",
             run: budgets::explanation,
+        },
+        Figure {
+            name: "not-modelled",
+            title: "statements that cannot be modelled, and why",
+            run: |_| Ok(FigureResult::default()),
         },
     ],
 };

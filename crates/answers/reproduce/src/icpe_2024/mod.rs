@@ -26,6 +26,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Ren et al., BFQ, Multiqueue-Deadline, or Kyber? Performance Characterization of Linux Storage Schedulers in the NVMe Era, ICPE 2024",
     calibration: "drive and host are to be fitted to figure 1 alone; all other figures are predicted",
+    chosen: &[],
     real: crate::Real::No,
     figures: &[
         Figure { name: "baseline", title: "figure 1: reads without a scheduler", run: baseline },

@@ -61,7 +61,7 @@ fn add(out: &mut FigureResult, figure: &str, name: &str, metrics: &[Metric]) -> 
             let case = format!("{name}{which}");
             let own = row(figure, metric, case, value * factor, unit);
             out.rows.push(match paper {
-                Some(paper) if which.is_empty() => own.judged(*paper, value * factor >= *paper).not_judged(),
+                Some(paper) if which.is_empty() => own.judged(*paper, value * factor >= *paper),
                 _ => own,
             });
         }

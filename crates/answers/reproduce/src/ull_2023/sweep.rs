@@ -19,7 +19,7 @@ const CHANCE: f64 = 0.05;
 pub(super) struct Measure {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
-    more: bool,
+    pub(super) more: bool,
     /// Does the paper speak of it?
     stated: bool,
     pub(super) of: fn(&RunResult) -> f64,
@@ -33,6 +33,15 @@ pub(super) const ENERGY: Measure = Measure {
     stated: true,
     of: |r| r.energy.as_ref().map_or(f64::NAN, |e| e.j_per_mio),
 };
+pub(super) const MEDIAN: Measure =
+    Measure { name: "median latency", unit: "µs", more: false, stated: true, of: |r| r.latency_us.p50 };
+pub(super) const TAIL: Measure =
+    Measure { name: "p99 latency", unit: "µs", more: false, stated: true, of: |r| r.latency_us.p99 };
+/// The flows of a mix.
+pub(super) const READS: Measure =
+    Measure { name: "throughput of the reads", unit: "IOPS", more: true, stated: true, of: |r| r.read.iops };
+pub(super) const WRITES: Measure =
+    Measure { name: "throughput of the writes", unit: "IOPS", more: true, stated: true, of: |r| r.write.iops };
 /// Of the processes that do the I/O: what interrupts and the kernel's helpers take is not in it.
 pub(super) const CPU: Measure =
     Measure { name: "CPU time", unit: "µs per I/O", more: false, stated: false, of: |r| r.cpu.us_per_io };
@@ -75,7 +84,9 @@ impl Swept<'_> {
             if runs.iter().all(|r| r.0.is_empty()) {
                 continue;
             }
-            for measure in measures {
+            // Flows are of mixes alone.
+            let of_mix = |m: &&&Measure| kind.contains("half reads") || !m.name.contains(" of the ");
+            for measure in measures.iter().filter(of_mix) {
                 let points: Vec<&[Runs]> = runs.chunks(SCHEDULERS.len()).collect();
                 for (n, point) in self.steps.iter().zip(&points) {
                     self.rows(&mut out, measure, kind, *n, point);

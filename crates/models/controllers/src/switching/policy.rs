@@ -123,6 +123,8 @@ pub struct Policy {
     settings: Settings,
     pub(crate) candidates: usize,
     prior: Prior,
+    /// Does the table know each candidate?
+    knows_all: bool,
     windows: Option<Windows>,
     /// The classifier's last output, under the candidate in force.
     classes: Option<Posterior>,
@@ -162,6 +164,7 @@ impl Policy {
         Policy {
             settings,
             candidates,
+            knows_all: prior.knows_all(),
             prior,
             windows: None,
             classes: None,
@@ -319,6 +322,16 @@ impl Policy {
         self.act(tick, workload)
     }
 
+    /// A table alone decides only among candidates that it knows: others are tried, as with both.
+    fn by(&self) -> By {
+        if self.settings.by == By::Model && !self.knows_all { By::Both } else { self.settings.by }
+    }
+
+    /// A table that does not know a candidate leaves it to trials, however like the device is.
+    fn trusts_table(&self) -> bool {
+        self.settings.trusts_table && self.knows_all
+    }
+
     fn measure(&self) -> Measure {
         Measure { goal: self.settings.goal, period: self.settings.period }
     }
@@ -327,8 +340,9 @@ impl Policy {
     fn leave_if_worse(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) -> Option<Decision> {
         let measure = self.measure();
         let settling = self.last_switch.is_some_and(|at| tick.now.since(at).0 < SETTLING * measure.period.0);
+        let by = self.by();
         let scores = &mut self.scores[workload];
-        if self.settings.by == By::Model
+        if by == By::Model
             || self.check.is_some()
             || scores.baseline() != self.wanted
             || !tick.clean
@@ -391,7 +405,7 @@ impl Policy {
             self.since_guess = Default::default();
         }
         self.guess = Some(Guess { workload: seen, load, looks });
-        let is_known = seen.is_some() || (self.settings.by != By::Trial && self.prior.expect(&load, None).is_some());
+        let is_known = seen.is_some() || (self.by() != By::Trial && self.prior.expect(&load, None).is_some());
         let needed = self.settings.confirm + if is_known { 0 } else { CONFIRM_NEW };
         if looks < needed {
             return false;
@@ -422,7 +436,7 @@ impl Policy {
         let spent: f64 = self.scores.iter().map(|scores| scores.cost_ns).sum();
         let own = self.workload.map_or(0.0, |workload| self.scores[workload].cost_ns);
         let others = (spent - own - self.settings.allowance.0 as f64 * (self.scores.len() as f64 - 1.0)).max(0.0);
-        if self.settings.trusts_table && self.workload.is_some_and(|workload| self.proposal(workload).is_some()) {
+        if self.trusts_table() && self.workload.is_some_and(|workload| self.proposal(workload).is_some()) {
             // Where the table covers the load, trials have no initial budget: they only correct it in the long run.
             return (share / 2.0 - others).max(0.0);
         }
@@ -432,14 +446,14 @@ impl Policy {
     /// The table's expectation, if it is confident and may be followed.
     fn proposal(&self, workload: usize) -> Option<Expectation> {
         let floor = f64::from(self.settings.confidence) / 1000.0;
-        let asked = self.settings.by != By::Trial && !self.refuted[workload];
+        let asked = self.by() != By::Trial && !self.refuted[workload];
         self.expectation().filter(|expected| asked && expected.confidence >= floor)
     }
 
     /// By candidate: the table's expected score of those worth a trial, 0 for the others; empty without a proposal.
     fn worth_trying(&self, workload: usize) -> Vec<f64> {
         let Some(expected) = self.proposal(workload) else { return Vec::new() };
-        let near = if self.settings.trusts_table { WORTH_CHECKING } else { WORTH_TRYING };
+        let near = if self.trusts_table() { WORTH_CHECKING } else { WORTH_TRYING };
         let worth = |c: usize| if expected.is_near_best(c, near) { expected.scores[c].max(1e-3) } else { 0.0 };
         (0..expected.scores.len()).map(worth).collect()
     }
@@ -472,14 +486,14 @@ impl Policy {
     /// Without a trial under way: uses the best known candidate, or begins a trial.
     fn act(&mut self, tick: &Tick, workload: usize) -> Decision {
         let proposal = self.proposal(workload);
-        if self.settings.by == By::Model {
+        if self.by() == By::Model {
             let Some(expected) = proposal else { return self.keep(tick.now, Reason::Unknown) };
             return self.follow(tick, workload, &expected);
         }
         // An untried workload whose scheduler the table rules out (a table of a similar device: finds worse): use the table's
         // candidate at once; a loss reverts that.
         let untried = self.scores[workload].is_untried() && self.check.is_none();
-        let trusts = self.settings.trusts_table;
+        let trusts = self.trusts_table();
         let ruled_out = |e: &Expectation| trusts || !e.is_near_best(self.wanted, WORTH_TRYING);
         if let Some(expected) = proposal.filter(|e| untried && ruled_out(e)) {
             let decision = self.follow(tick, workload, &expected);
@@ -553,7 +567,7 @@ impl Policy {
         }
         let (work, measured) = self.recent;
         // The result of trials is checked as long as it is in force.
-        if work.ios >= CHECK_IOS / 6 && (self.settings.by == By::Model || self.scores[workload].is_untried()) {
+        if work.ios >= CHECK_IOS / 6 && (self.by() == By::Model || self.scores[workload].is_untried()) {
             let before = work.score(self.settings.goal, measured);
             let (since, work, measured) = (tick.now, Work::default(), Nanos::ZERO);
             let (from, ios) = (self.wanted, self.recent.0.ios);
@@ -587,7 +601,7 @@ impl Policy {
         }
         let penalty = &mut self.penalty[workload];
         *penalty = Nanos((2 * penalty.0).clamp(self.settings.dwell.0, DWELL_MAX.0));
-        if self.settings.by != By::Model {
+        if self.by() != By::Model {
             // The proposal of the table was worse: only trials decide.
             self.refuted[workload] = true;
             self.scores[workload].rebase(check.from);

@@ -114,6 +114,12 @@ impl Prior {
         self.rows.is_empty()
     }
 
+    /// Whether each candidate was measured under some load.
+    pub fn knows_all(&self) -> bool {
+        let candidates = self.rows.first().map_or(0, |row| row.scores.len());
+        !self.is_empty() && (0..candidates).all(|c| self.rows.iter().any(|row| row.scores[c] > 0.0))
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()

@@ -26,11 +26,6 @@ macro_rules! mechanisms {
                 }
             }
 
-            /// With budgets by history the unused part of a budget is kept, so it must not be charged as well.
-            const fn with_history(self) -> Mechanisms {
-                Mechanisms { slow_charge: false, ..self }
-            }
-
             const fn settings(self) -> [Setting<Values>; SWITCHES] {
                 settings! {
                     $($name: "bool", 0, 1, self.$name, concat!("mechanism: ", $help) => (on.$name);)*
@@ -109,7 +104,7 @@ pub(super) struct History {
 const INT: i32 = i32::MAX;
 
 /// The kernel's settings, then those of single mechanisms, then the switches.
-const fn settings(generation: Generation, history: bool) -> [Setting<Values>; 13 + SWITCHES] {
+const fn settings(generation: Generation) -> [Setting<Values>; 13 + SWITCHES] {
     let constants = Constants::of(generation);
     let first: [Setting<Values>; 13] = settings! {
         back_seek_max: "KiB", 0, INT, 16384, "largest distance behind the head at which a request competes by distance"
@@ -121,7 +116,7 @@ const fn settings(generation: Generation, history: bool) -> [Setting<Values>; 13
             => { |v| (v.fifo_expire[1] / 1_000_000).into(), |v, ms| v.fifo_expire[1] = ms as u64 * 1_000_000 };
         low_latency: "bool", 0, 1, constants.low_latency, "raise the weight of interactive and soft real-time queues"
             => (low_latency);
-        max_budget: "sectors", 0, INT, max_budget(history),
+        max_budget: "sectors", 0, INT, 0,
             "largest budget of a slot; 0: the data of one timeout_sync at the measured peak rate" => (max_budget);
         slice_idle: "ms", 0, INT, 8, "how long the device idles for a queue; 0: never"
             => { |v| (v.slice_idle / 1_000_000).into(), |v, ms| v.slice_idle = ms as u64 * 1_000_000 };
@@ -138,17 +133,7 @@ const fn settings(generation: Generation, history: bool) -> [Setting<Values>; 13
         async_charge: "factor", 1, 100, constants.async_charge, "factor by which a sector of an async request counts"
             => (async_charge);
     };
-    join(first, mechanisms(generation, history).settings())
-}
-
-/// 0: by the peak rate.
-const fn max_budget(history: bool) -> u64 {
-    if history { DEFAULT_MAX_BUDGET } else { 0 }
-}
-
-const fn mechanisms(generation: Generation, history: bool) -> Mechanisms {
-    let all = Mechanisms::of(generation);
-    if history { all.with_history() } else { all }
+    join(first, Mechanisms::of(generation).settings())
 }
 
 const HISTORY: [Setting<Values>; 3] = settings! {
@@ -165,8 +150,8 @@ const HISTORY: [Setting<Values>; 3] = settings! {
 macro_rules! lists {
     ($($generation:ident $plain:ident $history:ident;)*) => {
         $(
-            static $plain: [Setting<Values>; 13 + SWITCHES] = settings(Generation::$generation, false);
-            static $history: [Setting<Values>; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation, true));
+            static $plain: [Setting<Values>; 13 + SWITCHES] = settings(Generation::$generation);
+            static $history: [Setting<Values>; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation));
         )*
 
         fn rows(generation: Generation, history: bool) -> &'static [Setting<Values>] {
@@ -228,7 +213,7 @@ impl Values {
             raise_coeff: 0,
             raise_sectors: 0,
             async_charge: 0,
-            on: mechanisms(generation, history),
+            on: Mechanisms::of(generation),
             history: history.then_some(History::default()),
             rows: rows(generation, history),
             clock: *clock,

@@ -89,7 +89,7 @@ fn history_does_not_move_shares() {
         for exhausted in [0, 128, 2048] {
             let make = |setup| Bfq::with_history(setup, generation);
             let mut lab = Lab::fifo(make, 1).weights(&[100, 200, 500]).set("low_latency", 0);
-            lab = lab.set("exhausted_budget", exhausted);
+            lab = lab.set("exhausted_budget", exhausted).set("max_budget", 16384);
             for tenant in 0..3 {
                 lab.add(Client { tenant, ..reader(u64::from(tenant), Ioprio::DEFAULT) });
             }

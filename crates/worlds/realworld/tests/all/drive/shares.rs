@@ -38,7 +38,7 @@ fn tenants_share_a_device_in_memory() {
     for depth in [8, 16, 32] {
         for (name, jobs) in LOADS {
             let mut total_of_none = f64::NAN;
-            for scheduler in ["none", "bfq", "bfq:max_budget=4096", "h-bfq", "headway"] {
+            for scheduler in ["none", "bfq", "bfq:max_budget=4096", "h-bfq:max_budget=16384,slow_charge=0", "headway"] {
                 let mut text =
                     format!("duration = \"{}ms\"\nwarmup = \"50ms\"\nqueue_depth = {depth}\n", seconds * 1e3);
                 for (i, (job, weight)) in jobs.iter().zip(WEIGHTS).enumerate() {
