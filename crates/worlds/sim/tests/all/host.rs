@@ -100,7 +100,7 @@ fn a_time_slice_is_in_the_tail_where_threads_never_sleep() {
     assert!(two.latency_us.p99 < 1_000.0, "{}", two.latency_us.p99);
     // Two of the three share a CPU: slices of 6 ms with two CPUs, ended at a tick of 4 ms.
     let slowest = three.tasks.iter().map(|t| t.latency_us.max).fold(0.0, f64::max);
-    assert!((6_000.0..13_000.0).contains(&slowest), "{slowest}");
+    assert!((6_000.0..21_000.0).contains(&slowest), "{slowest}");
     let least = three.tasks.iter().map(|t| t.iops).fold(f64::INFINITY, f64::min);
     assert!(least > 0.2 * three.iops, "two share a CPU in equal parts: {least} of {}", three.iops);
 }

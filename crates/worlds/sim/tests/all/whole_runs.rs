@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 fn run_with(scenario: &Scenario, device: &str, scheduler: &str, replicate: u32) -> RunResult {
     let model = dumbwaiter_devices::load(device).unwrap();
-    let choice = Choice::parse(scheduler).unwrap();
+    let choice = Choice::parse_stack(scheduler).unwrap();
     let prepared = Prepared::new(scenario).unwrap();
     prepared.run(&model, &choice, replicate, &Control::default()).unwrap().run
 }
