@@ -16,10 +16,10 @@ pub use dumbwaiter_scenario::Completion;
 use self::activity::Timeline;
 pub use self::activity::{Activity, Kind, PAIRS};
 pub(crate) use self::hybrid::RingTime;
-pub use self::lock::LockUse;
 use self::lock::{Lock, Then, Walk};
 pub use self::profile::{
-    Cooling, FREE, ICPE24, LockCost, LockShape, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost,
+    Cooling, FREE, ICPE24, LockCost, LockShape, LockUse, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost,
+    scheduler_cost,
 };
 
 /// Parts of what a turn costs more after the thread was away, in percent: the interrupt that wakes it, its way back to the
