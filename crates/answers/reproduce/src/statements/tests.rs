@@ -27,7 +27,8 @@ impl World for AtOnce {
 
     fn run(&self, cell: &Cell, _: &Control) -> Result<CellResult, Failure> {
         let named = cell.scenario().map_or(Vec::new(), |s| s.tenants.iter().map(|t| t.name.clone()).collect());
-        let tenants = named.into_iter().map(|name| TenantSpec { name, weight: 100, parent: None, focus: false }).collect();
+        let tenants =
+            named.into_iter().map(|name| TenantSpec { name, weight: 100, parent: None, focus: false }).collect();
         let interval = Nanos::from_secs(1);
         let config = RecorderConfig { warmup: Nanos(0), interval, tenants, tasks: Vec::new() };
         let mut run = Recorder::new(config).finish(Nanos::from_secs(1), RunFacts::default());
@@ -76,7 +77,10 @@ fn ids_are_unique_numbered_without_gaps_and_none_has_gone() {
         for id in &ids {
             let (prefix, number) = id.rsplit_once('-').unwrap_or_else(|| panic!("{paper}/{id} has no number"));
             let number: usize = number.parse().unwrap_or_else(|_| panic!("{paper}/{id} has no number"));
-            assert!(number == 1 || ids.contains(format!("{prefix}-{}", number - 1).as_str()), "{paper}: none before {id}");
+            assert!(
+                number == 1 || ids.contains(format!("{prefix}-{}", number - 1).as_str()),
+                "{paper}: none before {id}"
+            );
         }
     }
 }
@@ -107,14 +111,29 @@ fn the_list_of_a_paper_has_every_row_and_every_row_is_in_the_list() {
             for row in &rows {
                 match &row.statement {
                     Some(id) => assert!(found.insert(id.clone()), "{id} is of two rows: {row:?}"),
-                    None => missing.push(format!("{}\t{}\t{}", row.figure, row.metric, row.key.as_ref().unwrap_or(&row.case))),
+                    None => missing.push(format!(
+                        "{}\t{}\t{}",
+                        row.figure,
+                        row.metric,
+                        row.key.as_ref().unwrap_or(&row.case)
+                    )),
                 }
                 assert!(row.statement.is_none() || row.place.is_some(), "{row:?}");
                 assert!(row.status != Some(Status::Fails) || row.cause.is_some(), "{row:?}");
                 assert!(row.status != Some(Status::Cannot) || row.reason.is_some(), "{row:?}");
             }
-            assert!(missing.is_empty(), "{} without a line in the list of {}:\n{}", missing.len(), paper.name, missing.join("\n"));
-            let gone: Vec<&str> = of(paper.name).iter().map(|s| s.id).filter(|id| !found.contains(&format!("{}/{id}", paper.name))).collect();
+            assert!(
+                missing.is_empty(),
+                "{} without a line in the list of {}:\n{}",
+                missing.len(),
+                paper.name,
+                missing.join("\n")
+            );
+            let gone: Vec<&str> = of(paper.name)
+                .iter()
+                .map(|s| s.id)
+                .filter(|id| !found.contains(&format!("{}/{id}", paper.name)))
+                .collect();
             assert!(gone.is_empty(), "no row of {} for {gone:?}", paper.name);
             assert_eq!(rows.len(), of(paper.name).len());
         }
@@ -135,7 +154,8 @@ fn dump() {
     let mut text = String::new();
     for paper in PAPERS {
         for row in stated(paper) {
-            text += &format!("{}\t{}\t{}\t{}\n", row.paper, row.figure, row.metric, row.key.as_ref().unwrap_or(&row.case));
+            text +=
+                &format!("{}\t{}\t{}\t{}\n", row.paper, row.figure, row.metric, row.key.as_ref().unwrap_or(&row.case));
         }
     }
     std::fs::write("/tmp/h2/papers-dump.tsv", text).unwrap();

@@ -6,30 +6,12 @@
 
 use std::collections::VecDeque;
 
-use super::profile::LockCost;
+use super::profile::{LockCost, LockUse};
 
 /// Holders that decide how much of a hold is fetched from other CPUs.
 const REMEMBERED: usize = 16;
 /// A dispatch that finds nothing holds the lock for this part of one that does, in percent.
 const EMPTY_PERCENT: u64 = 10;
-
-/// How often, and for how long, a scheduler takes its lock for an I/O, ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LockUse {
-    /// For an I/O that completed.
-    pub finish: u64,
-    /// To look for a request that the I/O may join.
-    pub merge: u64,
-    /// To look for the limit of its task.
-    pub limit: u64,
-    /// To insert: once for each request, or for all of a call.
-    pub insert: u64,
-    pub(crate) insert_each: bool,
-    /// To choose the next request.
-    pub dispatch: u64,
-    /// Another lock, that of the disk's queue: how often for an I/O, and for how long each time.
-    pub side: (u64, u64),
-}
 
 /// Where a CPU is in its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! [`Host`] books CPU time; the run decides which thread may run when polling threads share a CPU.
 
 mod activity;
+mod call;
 mod hybrid;
 mod lock;
 mod profile;
@@ -15,18 +16,18 @@ pub use dumbwaiter_scenario::Completion;
 
 use self::activity::Timeline;
 pub use self::activity::{Activity, Kind, PAIRS};
+pub use self::call::Arrival;
+pub(crate) use self::call::Step;
 pub(crate) use self::hybrid::RingTime;
-pub use self::lock::LockUse;
-use self::lock::{Lock, Then, Walk};
+use self::lock::Lock;
 pub use self::profile::{
-    Cooling, FREE, ICPE24, LockCost, LockShape, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost,
+    Cooling, FREE, ICPE24, LockCost, LockShape, LockUse, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost,
+    scheduler_cost,
 };
 
 /// Parts of what a turn costs more after the thread was away, in percent: the interrupt that wakes it, its way back to the
 /// application, the application. The rest falls to its next call.
 const AWAY_PERCENT: [u64; 3] = [35, 26, 13];
-/// Parts of a call's work outside the lock, in percent: between two takes, on issuing a request, and after the last.
-const CALL_PERCENT: [u64; 3] = [4, 12, 20];
 /// Part of a scheduler's cost that falls to submission (insert and dispatch), in thousandths.
 const SUBMIT_PART: u64 = 850;
 
@@ -88,26 +89,6 @@ const HOST_SEED: u64 = 0x686f_7374_0000_0001;
 pub(crate) struct Away {
     pub(crate) since: u64,
     pub(crate) busy: u64,
-}
-
-/// When the I/Os of a call are in the block layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// At this time.
-    At(Nanos),
-    /// After its way through the scheduler's lock, which it wants to take at this time.
-    Takes(Nanos),
-}
-
-/// A call on its way through the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It wants the lock, again, at this time.
-    Takes(Nanos),
-    /// Its I/Os are in the block layer.
-    Sends(Nanos),
-    /// It waits.
-    Waits,
 }
 
 /// The CPUs of a run. Work is booked in the order of the calls.
@@ -259,134 +240,6 @@ impl Host {
         self.timeline.polling(until, false);
     }
 
-    /// What a request costs in the scheduler, on a CPU whose caches are `cold`.
-    fn hook(&self, cpu: usize, op: Op, cold: bool) -> u64 {
-        let warm = if op == Op::Read { self.cost.read } else { self.cost.write };
-        if !cold || warm == 0 {
-            return warm;
-        }
-        let (idle, table) = (self.cpus[cpu].idled, self.profile.cold_hooks);
-        let above = table.iter().position(|(from, _)| *from > idle);
-        warm * match above {
-            Some(0) => 100,
-            Some(next) => {
-                let ((from, low), (to, high)) = (table[next - 1], table[next]);
-                low + (high - low) * (idle - from) / (to - from)
-            }
-            None => table.last().map_or(100, |(_, percent)| *percent),
-        } / 100
-    }
-
-    /// A length that differs from time to time.
-    fn vary(&mut self, ns: u64) -> u64 {
-        match self.profile.vary_percent {
-            0 => ns,
-            percent => ns * self.random.random_range(100 - percent..=100 + percent) / 100,
-        }
-    }
-
-    /// A call of `user` ns in the application and `path` ns in the kernel beside the scheduler, which takes `ios` I/Os that cost it
-    /// `hooks` ns in all. `waits`: it is the only one of its CPU, and may wait for the lock.
-    fn call(
-        &mut self,
-        cpu: usize,
-        now: Nanos,
-        user: u64,
-        path: u64,
-        (ios, hooks): (u32, u64),
-        waits: bool,
-    ) -> (u64, Arrival) {
-        let (user, path) = (self.vary(user), self.vary(path));
-        self.spent.user += user;
-        self.spent.submit += path;
-        let shape = self.cost.lock;
-        if !shape.is_shared() || self.cpus.len() == 1 || hooks == 0 {
-            let hooks = hooks * SUBMIT_PART / 1000;
-            self.spent.scheduler += hooks;
-            let (start, end) = self.book(cpu, now, user + path + hooks);
-            return (start, Arrival::At(Nanos(end)));
-        }
-        let free = hooks * shape.free(SUBMIT_PART) / 1000;
-        let takes = shape.takes(hooks / u64::from(ios.max(1)));
-        self.spent.scheduler += free;
-        let begin = self.cpus[cpu].free_at.max(now.0);
-        let whole = user + path + free;
-        if !waits || self.lock.is_quiet(begin) {
-            let under = self.lock.alone(cpu, ios, &takes, begin + whole);
-            self.spent.scheduler += under;
-            let (start, end) = self.book(cpu, now, whole + under);
-            return (start, Arrival::At(Nanos(end)));
-        }
-        let part = |percent: u64| (path + free) * percent / 100;
-        let [gap, issue, tail] = CALL_PERCENT.map(part);
-        let walk = Walk::new(ios, takes, gap, issue / u64::from(ios.max(1)), tail);
-        let (start, end) = self.book(cpu, now, whole - 3 * gap - issue - tail);
-        self.lock.begin(cpu, walk);
-        (start, Arrival::Takes(Nanos(end)))
-    }
-
-    /// A CPU wants the scheduler's lock. Also returns when the lock is to be handed on, if that was not known before.
-    pub(crate) fn take_lock(&mut self, cpu: usize, now: Nanos) -> (Step, Option<Nanos>) {
-        self.now = self.now.max(now.0);
-        if self.cpus[cpu].free_at > now.0 {
-            // An interrupt came in between.
-            return (Step::Takes(Nanos(self.cpus[cpu].free_at)), None);
-        }
-        let (then, hand_on) = self.lock.take(cpu, now.0);
-        (then.map_or(Step::Waits, |then| self.under_lock(cpu, now, then)), hand_on.map(Nanos))
-    }
-
-    /// The lock is free: the CPU that waited longest gets it.
-    pub(crate) fn hand_on_lock(&mut self, now: Nanos) -> Option<(usize, Step, Option<Nanos>)> {
-        self.now = self.now.max(now.0);
-        let (cpu, then, next) = self.lock.hand_on(now.0)?;
-        Some((cpu, self.under_lock(cpu, now, then), next.map(Nanos)))
-    }
-
-    fn under_lock(&mut self, cpu: usize, now: Nanos, then: Then) -> Step {
-        let (Then::Takes(at) | Then::Sends(at, _)) = then;
-        let waited = now.0.saturating_sub(self.cpus[cpu].free_at);
-        let work = waited + at.saturating_sub(now.0);
-        let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
-        self.spent.scheduler += work;
-        self.spent.lock_wait += waited;
-        self.cpus[cpu].lock_wait += waited;
-        match then {
-            Then::Takes(_) => Step::Takes(Nanos(end)),
-            Then::Sends(_, tail) => {
-                self.book(cpu, Nanos(end), tail);
-                Step::Sends(Nanos(end))
-            }
-        }
-    }
-
-    /// Submits a single I/O; returns the time of the application's call and when the I/O is in the block layer. `away`: what the turn
-    /// costs more after a sleep. `waits`: see [`Host::submit_batch`].
-    #[allow(clippy::too_many_arguments)]
-    pub fn submit(
-        &mut self,
-        cpu: usize,
-        now: Nanos,
-        op: Op,
-        sectors: u32,
-        think: bool,
-        away: u64,
-        waits: bool,
-    ) -> (Nanos, Arrival) {
-        self.now = self.now.max(now.0);
-        let (user_away, call_away) = rest_of(away);
-        let before = if think { self.profile.u_out + user_away } else { 0 };
-        let path = match self.completion {
-            Completion::Sqpoll => self.profile.sqpoll[0] + self.profile.sqpoll[1],
-            _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2 + call_away,
-        };
-        let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
-        let hooks = self.hook(cpu, op, cold);
-        let (start, arrival) = self.call(cpu, now, before, path, (1, hooks), waits);
-        self.cpus[cpu].slept = false;
-        (Nanos(start + before), arrival)
-    }
-
     /// The thread sleeps until an interrupt.
     pub fn sleep(&mut self, cpu: usize, at: Nanos) {
         let out = self.profile.switch_out;
@@ -450,39 +303,6 @@ impl Host {
         self.timeline.total.switches += 1;
         self.spent.complete += work;
         Nanos(end)
-    }
-
-    /// Submits a batch by one system call, after `more` ns of reaping completions; returns the time of the first call
-    /// and when the I/Os are in the block layer. `ops` are its operations; `away`: what the turn costs more after a sleep; `waits`: the
-    /// thread has the CPU for itself, so that it may wait for the scheduler's lock.
-    #[allow(clippy::too_many_arguments)]
-    pub fn submit_batch(
-        &mut self,
-        cpu: usize,
-        now: Nanos,
-        more: u64,
-        cold: bool,
-        ops: impl Iterator<Item = Op>,
-        away: u64,
-        waits: bool,
-    ) -> (Nanos, Arrival) {
-        self.now = self.now.max(now.0);
-        let p = &self.profile;
-        let (u_out, (user_away, call_away)) = (p.u_out, rest_of(away));
-        let (first, issue) = match self.completion {
-            Completion::Sqpoll => (p.sqpoll[0], p.sqpoll[1]),
-            _ if cold => (p.sub - p.issue.min(p.sub), p.issue),
-            _ => (p.syscall, p.issue),
-        };
-        let (mut path, mut hooks, mut ios) = (first + more + call_away, 0, 0);
-        for op in ops {
-            ios += 1;
-            path += issue;
-            hooks += self.hook(cpu, op, cold);
-        }
-        let user = u_out * u64::from(ios) + user_away;
-        let (start, arrival) = self.call(cpu, now, user, path, (ios, hooks), waits);
-        (Nanos(start + more + u_out + user_away), arrival)
     }
 
     /// CPU time by which a thread that slept may be behind others, ns (Linux: half of CFS's latency target).
@@ -666,12 +486,6 @@ impl Host {
     pub fn spent(&self) -> Spent {
         Spent { lock_takes: self.lock.takes, ..self.spent }
     }
-}
-
-/// Of what a turn costs more after a sleep, the parts of the application and of its next call.
-fn rest_of(away: u64) -> (u64, u64) {
-    let user = away * AWAY_PERCENT[2] / 100;
-    (user, away * (100 - AWAY_PERCENT[0] - AWAY_PERCENT[1]) / 100 - user)
 }
 
 /// One thread of libaio out of this many takes a place at random in the line for its CPU.

@@ -1,7 +1,5 @@
 //! Constants of published machines. Measurements identify only sums of them.
 
-use super::lock::LockUse;
-
 /// Segments of the I/O path, in nanoseconds of CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -172,6 +170,24 @@ pub struct LockCost {
     pub waited: u64,
     /// After a wait, if others wait behind.
     pub in_line: u64,
+}
+
+/// How often, and for how long, a scheduler takes its lock for an I/O, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockUse {
+    /// For an I/O that completed.
+    pub finish: u64,
+    /// To look for a request that the I/O may join.
+    pub merge: u64,
+    /// To look for the limit of its task.
+    pub limit: u64,
+    /// To insert: once for each request, or for all of a call.
+    pub insert: u64,
+    pub(crate) insert_each: bool,
+    /// To choose the next request.
+    pub dispatch: u64,
+    /// Another lock, that of the disk's queue: how often for an I/O, and for how long each time.
+    pub side: (u64, u64),
 }
 
 /// Linux 5.15, `preadv2` on ext4 with O_DIRECT, Xeon E3-1230 v5.

@@ -80,6 +80,15 @@ impl Turns {
     }
 }
 
+/// What a thread does first that gets its CPU after a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resumes {
+    /// It goes on in its call.
+    Call,
+    /// It returns to its application with a completion.
+    Application,
+}
+
 /// A thread that waits for its CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runnable {
@@ -90,7 +99,7 @@ pub(super) struct Runnable {
     pub(super) event: EventKind,
     pub(super) thread: u32,
     /// It slept, and is switched in first.
-    pub(super) resumes: Option<super::queue::Resumes>,
+    pub(super) resumes: Option<Resumes>,
 }
 
 impl PartialEq for Runnable {

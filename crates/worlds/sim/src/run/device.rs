@@ -3,7 +3,8 @@
 use dumbwaiter_block::{Errno, Nanos, Op, RequestId};
 use dumbwaiter_scenario::load::Mode;
 
-use super::queue::{Resumes, wake};
+use super::cpus::Resumes;
+use super::queue::wake;
 use super::sleep::wake_tasks;
 use super::state::Run;
 use super::turns::{done_by_device, ring_wakes};

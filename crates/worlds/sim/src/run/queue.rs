@@ -10,7 +10,7 @@
 use dumbwaiter_block::Nanos;
 use dumbwaiter_scenario::load::Mode;
 
-use super::cpus::Runnable;
+use super::cpus::{Resumes, Runnable};
 use super::state::Run;
 use crate::events::EventKind;
 
@@ -69,15 +69,6 @@ pub(super) fn wake(run: &mut Run<'_>, thread: u32, at: Nanos, event: EventKind, 
     }
     queue.preempted = queue.owner.is_some();
     line_up(run, cpu, thread, event, Some(resumes));
-}
-
-/// What a thread does first that gets its CPU after a sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resumes {
-    /// It goes on in its call.
-    Call,
-    /// It returns to its application with a completion.
-    Application,
 }
 
 /// The thread is switched in.

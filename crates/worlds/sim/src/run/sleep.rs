@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::Nanos;
 
-use super::cpus::CpuWork;
-use super::queue::{Resumes, wake};
+use super::cpus::{CpuWork, Resumes};
+use super::queue::wake;
 use super::state::Run;
 use super::turns::take_turn;
 use crate::events::EventKind;
