@@ -251,6 +251,11 @@ impl Flash {
         self.channel_time[1]
     }
 
+    /// The shortest cell read.
+    pub(super) fn least_read(&self) -> Nanos {
+        self.t_read.as_flattened().iter().copied().min().unwrap_or(Nanos::ZERO)
+    }
+
     pub(super) fn middle_read(&self) -> Nanos {
         self.t_read[0][1]
     }
