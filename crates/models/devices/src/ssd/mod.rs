@@ -233,7 +233,7 @@ impl Device for Ssd {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let own = if self.unresolved > 0 { self.events.next(self.out_free()) } else { None };
+        let own = if self.unresolved > 0 { self.events.next(self.out_free(), self.flash.next_program()) } else { None };
         match (own, self.outbox.next()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
