@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::terminal::{checks_text, devices_text};
 use anyhow::{Result, bail};
-use dumbwaiter_devices::{Facts, ModelInfo, load, models};
+use dumbwaiter_devices::{Facts, ModelInfo, catalogue, load, models};
 use dumbwaiter_sim::validate::checks;
 
 use crate::args::{Devices, DevicesCommand};
@@ -23,7 +23,7 @@ pub(crate) fn run(args: Devices) -> Result<Ended> {
 
 fn show(name: &str) -> Result<Ended> {
     let model = load(name)?;
-    let Some(built_in) = models().iter().find(|m| m.name == model.name()) else {
+    let Some(built_in) = models().iter().chain(catalogue()).find(|m| m.name == model.name()) else {
         bail!("{name}: expected the name of a built-in device: {}", names().join(", "));
     };
     output::print(built_in.toml)?;

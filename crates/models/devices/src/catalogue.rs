@@ -77,7 +77,7 @@ impl Row {
              t_program_us = {:.1} # sequential writes [F]\n\
              drain_mb_per_s = {:.1} # random writes [F]\n",
             self.sectors,
-            (fastest / 5.0).max(if self.sata { 400.0 } else { 667.0 }),
+            (fastest / 5.0).max(if self.sata { 800.0 } else { 667.0 }),
             fastest,
             1e6 / random_reads_per_s,
             (1e6 / random_reads_per_s).min(2.0),

@@ -41,6 +41,8 @@ pub(crate) struct Buffer {
     next_die: u32,
     /// Time that the controller needs for a run of units that leaves the buffer.
     drain_per_run: f64,
+    /// The last unit of the last program: one that continues it belongs to its run.
+    last_unit: Option<u32>,
     drain_free: Nanos,
     draining: VecDeque<Program>,
     /// Programs in order of issue, from number `oldest` on: whether each has ended.
@@ -64,6 +66,7 @@ impl Buffer {
             partial_is_due: false,
             next_die: 0,
             drain_per_run: if p.drain_mb_per_s > 0.0 { UNIT as f64 * 1e3 / p.drain_mb_per_s } else { 0.0 },
+            last_unit: None,
             drain_free: Nanos::ZERO,
             draining: VecDeque::new(),
             ended: VecDeque::new(),
@@ -78,6 +81,11 @@ impl Buffer {
 }
 
 impl Flash {
+    /// The time of a program, if one has not ended.
+    pub(crate) fn next_program(&self) -> Option<Nanos> {
+        (!self.buffer.ended.is_empty()).then_some(self.t_program)
+    }
+
     /// Whether the data of all units is in the buffer.
     pub(crate) fn buffers(&self, from: u64, to: u64) -> bool {
         if self.buffer.used == 0 {
@@ -214,12 +222,13 @@ impl Flash {
         if !self.ftl.has_room(die, units) {
             self.open_block(die, units, counters);
         }
-        let (mut physical, mut runs, mut before) = (u32::MAX, 0, None);
+        let (mut physical, mut runs, mut before) = (u32::MAX, 0, self.buffer.last_unit);
         for &unit in &self.buffer.pending {
             physical = physical.min(self.ftl.append(die, unit));
             runs += u32::from(before.is_none_or(|before| unit != before + 1));
             before = Some(unit);
         }
+        self.buffer.last_unit = before;
         self.buffer.pending.clear();
         self.ftl.pad(die);
         self.dies[die as usize].assigned += 1;

@@ -129,10 +129,13 @@ impl Ssd {
         self.firmware_free
     }
 
+    fn link_time(&self, bytes: u64) -> Nanos {
+        Nanos((self.link_command_ns + bytes as f64 * self.link_ns_per_byte + 0.5) as u64)
+    }
+
     /// Reserves the host link from `at` on; returns the end of the transfer, and its duration.
     fn link(&mut self, at: Nanos, bytes: u64, direction: Direction) -> (Nanos, Nanos) {
-        let ns = self.link_command_ns + bytes as f64 * self.link_ns_per_byte;
-        let duration = Nanos((ns + 0.5) as u64);
+        let duration = self.link_time(bytes);
         let free = &mut self.link_free[if self.half_duplex { 0 } else { direction as usize }];
         *free = at.max(*free) + duration;
         self.counters.link_busy += duration;
@@ -149,6 +152,7 @@ impl Ssd {
         let cached = answer.cached || self.flash.buffers(from, to);
         let ready = firm + self.latency_read;
         self.line_up(task);
+        self.events.expect_link(self.link_time(command.bytes()));
         let t = &mut self.tasks[task as usize];
         t.parts.firmware = self.firmware_read;
         t.left = 1;

@@ -42,7 +42,7 @@ pub(crate) enum Sort {
     Ready,
     /// A die has read cells.
     Sensed,
-    /// A channel has transferred.
+    /// A channel has transferred data of a read.
     Sent,
     /// These are in the heap.
     Other,
@@ -65,15 +65,23 @@ pub(crate) struct Events {
     heap: BinaryHeap<Reverse<(Key, Event)>>,
     /// The first of each queue, and of the heap.
     first: [Key; SORTS + 1],
-    /// Least time from an event of the first two sorts to what others can see.
-    lags: [Nanos; 2],
+    /// Least time from an event of each sort to the use of the link, and of that use: until then others see nothing.
+    lags: [Nanos; SORTS],
+    link: Nanos,
     added: u64,
 }
 
 impl Events {
-    /// No events. `lags`: the least time from the end of a read's latency, and of its cell read, to its completion.
-    pub(crate) fn new(lags: [Nanos; 2]) -> Events {
-        Events { queues: Default::default(), heap: BinaryHeap::new(), first: [NEVER; SORTS + 1], lags, added: 0 }
+    /// No events. `lags`: the least time from the end of a read's latency, and of its cell read, to the end of its transfer.
+    pub(crate) fn new([ready, sensed]: [Nanos; 2]) -> Events {
+        Events {
+            queues: Default::default(),
+            heap: BinaryHeap::new(),
+            first: [NEVER; SORTS + 1],
+            lags: [ready, sensed, Nanos::ZERO],
+            link: Nanos::MAX,
+            added: 0,
+        }
     }
 
     pub(crate) fn add(&mut self, at: Nanos, sort: Sort, event: Event) {
@@ -90,16 +98,27 @@ impl Events {
         *first = key.min(*first);
     }
 
-    /// From now on reads that are ready may complete at once.
+    /// From now on reads may be as short as this on the link.
+    pub(crate) fn expect_link(&mut self, time: Nanos) {
+        self.link = self.link.min(time);
+    }
+
+    /// From now on reads that are ready may need no cells.
     pub(crate) fn expect_at_once(&mut self) {
         self.lags[Sort::Ready as usize] = Nanos::ZERO;
     }
 
-    /// A time before which nothing happens that others can see.
-    pub(crate) fn next(&self) -> Option<Nanos> {
+    /// A time before which nothing happens that others can see. The link is taken until `link_free`; `t_program`: a program may begin
+    /// when a read has left its die, and end so much later.
+    pub(crate) fn next(&self, link_free: Nanos, t_program: Option<Nanos>) -> Option<Nanos> {
         let [ready, sensed, sent, other] = self.first.map(|key| time(key).0);
         let late = |at: u64, sort: Sort| at.saturating_add(self.lags[sort as usize].0);
-        let next = late(ready, Sort::Ready).min(late(sensed, Sort::Sensed)).min(sent).min(other);
+        let read = late(ready, Sort::Ready).min(late(sensed, Sort::Sensed)).min(sent);
+        let next = match t_program {
+            None => read.max(link_free.0).saturating_add(self.link.0),
+            Some(t_program) => read.saturating_add(self.link.min(t_program).0),
+        };
+        let next = next.min(other);
         (next < u64::MAX).then_some(Nanos(next))
     }
 

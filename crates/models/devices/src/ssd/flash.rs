@@ -251,6 +251,11 @@ impl Flash {
         self.channel_time[1]
     }
 
+    /// The shortest cell read.
+    pub(super) fn least_read(&self) -> Nanos {
+        self.t_read.as_flattened().iter().copied().min().unwrap_or(Nanos::ZERO)
+    }
+
     pub(super) fn middle_read(&self) -> Nanos {
         self.t_read[0][1]
     }
@@ -516,8 +521,9 @@ impl Flash {
             return;
         }
         channel.carries = channel.next();
-        if let Some(Transfer { units, .. }) = channel.carries {
-            events.add(now + self.channel_time[units as usize], Sort::Sent, Event::Channel(index as u32));
+        if let Some(Transfer { units, read, .. }) = channel.carries {
+            let sort = if read { Sort::Sent } else { Sort::Other };
+            events.add(now + self.channel_time[units as usize], sort, Event::Channel(index as u32));
         }
     }
 

@@ -107,7 +107,8 @@ impl Ssd {
         let flash = Flash::new(p);
         // What was never written needs no cells.
         let sends = flash.least_transfer();
-        let events = Events::new([if p.state == "empty" { Nanos::ZERO } else { sends }, sends]);
+        let reads = if p.state == "empty" { Nanos::ZERO } else { flash.least_read() + sends };
+        let events = Events::new([reads, sends]);
         Ssd {
             facts: p.facts(),
             queued_flush: p.interface == "nvme",
@@ -170,6 +171,11 @@ impl Ssd {
         }
     }
 
+    /// When the link can send what is read.
+    fn out_free(&self) -> Nanos {
+        self.link_free[if self.half_duplex { 0 } else { Direction::Out as usize }]
+    }
+
     /// Acts on what the flash tells.
     fn note(&mut self, now: Nanos) {
         while let Some(notice) = self.flash.next_notice() {
@@ -227,7 +233,7 @@ impl Device for Ssd {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let own = if self.unresolved > 0 { self.events.next() } else { None };
+        let own = if self.unresolved > 0 { self.events.next(self.out_free(), self.flash.next_program()) } else { None };
         match (own, self.outbox.next()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
