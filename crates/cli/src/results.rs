@@ -36,7 +36,9 @@ pub(crate) fn finish(compared: Comparison, outputs: &Outputs, format: Format) ->
 pub(crate) fn format(name: &str) -> Result<Format> {
     match Format::parse(name) {
         Some(format) => Ok(format),
-        None => bail!("--format: `{name}` is not a format; expected table, csv, markdown or json"),
+        None => bail!(
+            "--format: `{name}` is not a format; expected table, csv, markdown, json, udev, nixos, tuned, ansible or systemd"
+        ),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
 use crate::table::{Align, Style, folded, table, widest};
-use dumbwaiter_advise::{Decision, Document, Extent, Ranking, RankingRow, Verdict};
+use dumbwaiter_advise::{Confidence, Decision, Document, Extent, Ranking, RankingRow, Verdict};
 use dumbwaiter_measure::Difference;
 
 /// Marks the scheduler that is recommended or kept.
@@ -39,7 +39,9 @@ pub fn compare_text(document: &Document, style: Style) -> String {
             )
         };
         text += &ranking_text(ranking, style);
-        for of in applications(document, ranking) {
+        // Their start-up times and dropped frames are columns too.
+        let of_applications = if style.width.is_none() { applications(document, ranking) } else { Vec::new() };
+        for of in of_applications {
             text += &format!("\n{}\n{}", of.title, table(&of.header, &of.rows, style));
         }
         if style.width.is_none() || number + 1 < rankings.len() {
@@ -82,8 +84,8 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
 }
 
 /// Caveats and trades on the first screen.
-const CAVEATS_MAX: usize = 2;
-const TRADES_MAX: usize = 2;
+const CAVEATS_MAX: usize = 1;
+const TRADES_MAX: usize = 1;
 
 /// What a verdict says in the order of its importance: what weakens it, the answer, the trades, and where the time goes.
 pub(crate) fn lines(verdict: &Verdict, caveats: usize) -> Vec<String> {
@@ -97,10 +99,15 @@ pub(crate) fn lines(verdict: &Verdict, caveats: usize) -> Vec<String> {
         lines.extend(weakening.map(|caveat| format!("But {caveat}.")));
         lines.push(sentence_of(because));
     }
-    // The last line is of the others together.
-    let all = if narrow { verdict.trades.len().saturating_sub(TRADES_MAX) } else { 0 };
-    let cut = |(i, _): &(usize, &String)| *i == 0 || *i > all;
-    lines.extend(verdict.trades.iter().enumerate().filter(cut).map(|(_, line)| line.clone()));
+    // Where a change is recommended, its trade is the reason, and the table has the others.
+    let trades = match (narrow, verdict.decision) {
+        (true, Decision::Change) => 0,
+        (true, _) => TRADES_MAX,
+        (false, _) => usize::MAX,
+    };
+    // Of a class of drives they are its models.
+    let trades = if verdict.brief.is_empty() { usize::MAX } else { trades };
+    lines.extend(verdict.trades.iter().take(trades).cloned());
     let without_levels = |why: &String| why.split_once(" (").map_or(why.clone(), |(head, _)| format!("{head}."));
     match narrow {
         true => lines.extend(verdict.why.first().map(without_levels)),
@@ -127,7 +134,11 @@ fn sentence_of(clause: &str) -> String {
 }
 
 fn verdict_text(place: &str, verdict: &Verdict, around: Option<&str>, style: Style) -> String {
-    let head = format!("{place}: {} ({})", headline(verdict), verdict.certainty);
+    let said_below = verdict.decision == Decision::TooShort || verdict.confidence == Confidence::Open;
+    let head = match style.width.is_some() && said_below {
+        true => format!("{place}: {}", headline(verdict)),
+        false => format!("{place}: {} ({})", headline(verdict), verdict.certainty),
+    };
     let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
     let caveats = if style.width.is_none() { usize::MAX } else { CAVEATS_MAX };
     let width = style.width.map(|w| w.saturating_sub(2));
@@ -159,8 +170,8 @@ fn is_setting(command: &str) -> bool {
 fn footer(rankings: &[Ranking], style: Style) -> String {
     let Some(first) = rankings.first().filter(|_| style.width.is_some()) else { return String::new() };
     let has_commands = rankings.iter().any(|ranking| !ranking.verdict.apply.is_empty());
-    let more = if has_commands { "all, also for every boot and back" } else { "all" };
-    let around = format!("{}: {}", circumstances_in_short(first), first.verdict.rate);
+    let more = if has_commands { "all, every boot" } else { "all" };
+    let around = circumstances_in_short(first).replace(", goal ", "; ") + ": " + &first.verdict.rate;
     let mut legend = format!("{BEST} best of its column");
     if rankings.iter().any(Ranking::is_tested) {
         legend += &format!("   {TIE} no significant difference");

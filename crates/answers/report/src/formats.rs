@@ -1,8 +1,8 @@
 //! A comparison in other formats, CSV for spreadsheets among them.
 
-use dumbwaiter_advise::{Diff, Document, Metric, Ranking, RankingRow};
+use dumbwaiter_advise::{Diff, Document, Form, Metric, Ranking, RankingRow, Verdict};
 
-use crate::compare::compare_text;
+use crate::compare::{compare_text, headline};
 use crate::markdown::markdown;
 use crate::table::{Align, Style, folded, table};
 
@@ -18,6 +18,8 @@ pub enum Format {
     Markdown,
     /// The whole document.
     Json,
+    /// The files that set what the verdicts recommend.
+    Files(Form),
 }
 
 impl Format {
@@ -28,9 +30,23 @@ impl Format {
             "csv" => Some(Format::Csv),
             "markdown" => Some(Format::Markdown),
             "json" => Some(Format::Json),
-            _ => None,
+            _ => Form::ALL.into_iter().find(|form| form.name() == name).map(Format::Files),
         }
     }
+}
+
+/// The files of a form for all verdicts.
+fn files(document: &Document, form: Form) -> String {
+    let rankings = document.rankings();
+    let classes = document.class_verdicts(&rankings);
+    let of_class =
+        |device: &String| !classes.is_empty() && document.provenance.classes.values().any(|of| of.contains(device));
+    let alone = rankings.iter().filter(|ranking| !of_class(&ranking.device));
+    let all = classes.iter().map(|(class, verdict)| (class.clone(), verdict));
+    let all = all.chain(alone.map(|ranking| (ranking.place(), &ranking.verdict)));
+    let one =
+        |(place, verdict): (String, &Verdict)| form.text(&format!("{place}: {}", headline(verdict)), &verdict.apply);
+    all.map(one).collect::<Vec<_>>().join("\n")
 }
 
 /// A document in a format; the style is that of a table.
@@ -40,6 +56,7 @@ pub fn document_text(document: &Document, format: Format, style: Style) -> Strin
         Format::Csv => csv(document),
         Format::Markdown => markdown(document),
         Format::Json => document.to_json(),
+        Format::Files(form) => files(document, form),
     }
 }
 

@@ -9,6 +9,8 @@ use super::compare::{Goal, Outputs, PowerLog};
 Examples:
   dumbwaiter recommend /dev/nvme0n1
   dumbwaiter recommend /dev/sda --for 30s --json advice.json
+  dumbwaiter recommend --check /dev/sda
+  dumbwaiter recommend /dev/sda --format ansible
   dumbwaiter recommend /dev/sda --goal throughput --schedulers none,mq-deadline:fifo_batch=1
 
 Needs root, to try the kernel's schedulers. The previous settings are restored at the end, also after a signal or a crash. It
@@ -25,6 +27,12 @@ pub(crate) struct Recommend {
     /// The goal of the recommendation
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
+    /// Only say whether the rule that an earlier recommendation gave for this device holds; exit code 1 where it does not
+    #[arg(long, conflicts_with_all = ["schedulers", "goal", "json", "html", "format"])]
+    pub(crate) check: bool,
+    /// Print, in place of the advice, the file that applies it: udev, nixos, tuned, ansible or systemd
+    #[arg(long, value_name = "FORM")]
+    pub(crate) format: Option<String>,
     /// Show all columns, without a limit on the width
     #[arg(long)]
     pub(crate) wide: bool,

@@ -262,7 +262,7 @@ fn a_run_that_ends_before_its_first_request_says_so() {
     // The application begins at a second.
     let scenario = file(&dir, "app.toml", b"[[task]]\nname = \"t\"\napp = \"oowriter-like\"\n");
     let printed = ok(&["compare", &scenario, "--device", "null:0us", "--schedulers", "none", "--duration", "10ms"]);
-    assert!(printed.contains("no I/O finished in the measured time"), "{printed}");
+    assert!(printed.contains("No I/O finished in the measured time"), "{printed}");
 }
 
 #[test]

@@ -104,7 +104,9 @@ fn a_result_is_shown_again_in_every_format() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("is not a result of `compare --json`"), "{out:?}");
     let out = dumbwaiter(&["report", &path, "--format", "yaml"]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("expected table, csv, markdown or json"));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("expected table, csv, markdown, json, udev, nixos"));
+    let rule = ok(&["report", &path, "--format", "udev"]);
+    assert!(rule.starts_with("# ssd:850pro-256: ") && !rule.contains("sudo"), "{rule}");
 }
 
 #[test]
@@ -121,7 +123,11 @@ fn two_results_are_compared_scheduler_by_scheduler() {
     let rate = rate.clone().find(|d| d["scheduler"] == "none" && d["metric"] == "mb_per_s").unwrap();
     assert_eq!((&rate["verdict"], &rate["device_b"]), (&Value::from("worse"), &Value::from("hdd:st1000dm003")));
     assert!(rate["effect"].as_f64().unwrap() < -0.5 && rate["ci95"][1].as_f64().unwrap() < 0.0, "{rate}");
-    let other = compared(dir.path(), "c.json", &["--schedulers", "noop,deadline"]);
+    // What is set runs too, says so, and is compared.
+    let scenario = file(dir.path(), "loaded.toml", LOADED.as_bytes());
+    let told = ok(&["compare", &scenario, "--schedulers", "noop,deadline"]).replace("\n  ", " ");
+    assert!(told.contains("note: mq-deadline runs too: the kernel sets it by itself on ssd:850pro-256"), "{told}");
+    let other = compared(dir.path(), "c.json", &["--schedulers", "noop,deadline", "--incumbent", "noop"]);
     let out = dumbwaiter(&["report", "diff", &a, &other]);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("nothing to compare"));

@@ -24,6 +24,7 @@ pub mod queue;
 pub mod recording;
 mod roots;
 pub mod service;
+pub mod setters;
 pub mod settings;
 pub mod target;
 pub mod udev;

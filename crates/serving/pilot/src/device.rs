@@ -16,6 +16,10 @@ use crate::store::Learned;
 
 /// No decision is made in a period that lost more than one event in this many.
 const LOST_SHARE: u64 = 100;
+/// Arrivals in a period that are enough to tell a load.
+const MANY_ARRIVALS: u64 = 512;
+/// Why nothing is decided where one period had enough of them.
+const ONE_PERIOD: (&str, &str) = ("one-period", "one period so far: the next will confirm what the load is");
 /// A turn that is later than this discards its measurement.
 const LATE: Nanos = Nanos::from_secs(10);
 
@@ -346,8 +350,13 @@ impl DevicePilot {
         let decided = attached.policy.tick(&tick);
         self.next = decided.next.max(look.now + Nanos::from_ms(10));
         let advised = attached.advice_only.is_some();
+        let reason = match decided.reason {
+            // Thousands of I/Os are not too few: the load has a name once the next period confirms it.
+            Reason::TooFewRequests if look.measured.arrivals_seen >= MANY_ARRIVALS => ONE_PERIOD,
+            other => wording(other),
+        };
         let Some(wanted) = decided.switch_to else {
-            let decision = self.keep(&look, &from, port, wording(decided.reason));
+            let decision = self.keep(&look, &from, port, reason);
             let advises = advised && decision.from != self.found_name();
             return Decision { action: if advises { Action::Advise } else { decision.action }, ..decision };
         };

@@ -135,7 +135,7 @@ fn the_simulators_own_error_caps_how_sure_a_change_is() {
     assert_eq!(on_flash.load_kind, Some(LoadKind::ReadsOfOneDrive));
     assert!(on_flash.model_error.unwrap() > on_flash.gain.unwrap()[0], "{on_flash:?}");
     let said = &on_flash.caveats[0];
-    assert!(said.starts_with("on real flash drives, differences under reads alone were up to"), "{said}");
+    assert!(said.starts_with("on real flash drives differences under reads alone were off by up to"), "{said}");
     assert!(on_flash.weakened_by == 1 && !on_flash.more_runs_help, "more runs say nothing of the simulator");
     // What is larger than the error is as clear as before; what was never measured says so.
     let far = runs_of(&vec![vec![(9000.0, 90.0), (9001.0, 90.0), (8999.0, 90.0)], vec![(100.0, 90.0); 3]]);

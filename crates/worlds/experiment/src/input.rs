@@ -290,7 +290,7 @@ impl Experiment {
         {
             if let ("--format", Some(name)) = (option, &overrides.trace.format) {
                 return Err(ReadError::Input(format!(
-                    "--format: `{name}` is not a format of results: table, csv, markdown or json; the name of a format of traces \
+                    "--format: `{name}` is not a format of results: table, csv, markdown, json, udev, nixos, tuned, ansible or systemd; the name of a format of traces \
                      applies only to traces"
                 )));
             }

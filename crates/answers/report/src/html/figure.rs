@@ -66,3 +66,11 @@ pub(super) fn log_axis(title: String, data: &[Value], axis: &str) -> Value {
         "minor": {"dtick": "D1"},
     })
 }
+
+/// Names for a vertical axis, first scheduler on top.
+pub(super) fn names(groups: &[Group]) -> Value {
+    json!({
+        "type": "category", "autorange": "reversed", "automargin": true,
+        "categoryarray": groups.iter().map(|g| g.look.scheduler.as_str()).collect::<Vec<_>>(),
+    })
+}

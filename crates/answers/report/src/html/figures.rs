@@ -1,7 +1,7 @@
 //! The plots of one device as Plotly JSON. The page sets the colours of axes and text for its light or dark theme.
 
 use super::detail::{Detail, round};
-use super::figure::{Figure, Group, Mean, figure, log_axis};
+use super::figure::{Figure, Group, Mean, figure, log_axis, names};
 use super::heat_maps::heat_maps;
 use super::over_time::{is_empty, over_time};
 use super::palette::Look;
@@ -256,14 +256,6 @@ fn tenant_tails(groups: &[Group], ranking: &Ranking, of: &str) -> Figure {
     });
     let caption = format!("The recommendation looks at {}. {of}", ranking.focus.name());
     figure("p99 latency of each tenant", caption, false, data, layout)
-}
-
-/// Names for a vertical axis, first scheduler on top.
-pub(super) fn names(groups: &[Group]) -> Value {
-    json!({
-        "type": "category", "autorange": "reversed", "automargin": true,
-        "categoryarray": groups.iter().map(|g| g.look.scheduler.as_str()).collect::<Vec<_>>(),
-    })
 }
 
 fn bar(g: &Group, x: f64, error: Mean, hover: String) -> Value {

@@ -3,8 +3,7 @@
 use dumbwaiter_advise::Focus;
 use serde_json::{Value, json};
 
-use super::figure::{Figure, Group, figure};
-use super::figures::names;
+use super::figure::{Figure, Group, figure, names};
 use super::palette::COLOURS;
 
 /// Parts that are smaller than this part of the longest bar are drawn without their name.

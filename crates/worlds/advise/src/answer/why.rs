@@ -32,11 +32,11 @@ pub(crate) fn why(field: &Field<'_>, found: &Answer) -> Vec<String> {
     let share = |parts: &[(&str, f64)]| 100.0 * parts[most].1 / mean(parts);
     let unit = |us: f64| crate::Unit::Us.text(us);
     vec![format!(
-        "{} is slower here since {:.0} % of the time of {} is spent {} ({} in place of {} under {}).",
+        "{} is slower: {:.0} % of the time is spent {} (of {} {} in place of {} under {}).",
         words.name(slower),
         share(slow),
-        focus.name(),
         slow[most].0,
+        focus.name(),
         unit(slow[most].1),
         unit(fast[most].1),
         words.name(quicker)

@@ -363,10 +363,11 @@ impl Words<'_> {
             .iter()
             .copied()
             .filter(|i| !shown.contains(i) && (!changed || *i != self.found.pick))
+            // The reason to keep what is set names those that do the same.
+            .filter(|i| self.found.decision != Decision::Keep || !self.same().contains(i))
             .map(|i| self.in_short(i, &shown))
             .collect();
-        let all_do_the_same = shown.is_empty() && self.same().len() == rest.len();
-        if !rest.is_empty() && !all_do_the_same {
+        if !rest.is_empty() {
             lines.push(rest.join(" "));
         }
         lines
@@ -462,6 +463,7 @@ impl Words<'_> {
                 self.name(self.incumbent())
             ));
         }
+        caveats.extend(found.within_model_error.and_then(|i| self.model_error(i)));
         if !self.field.is_set && found.doubt.is_none() {
             caveats.push(format!("what is set was not run, so {} stands in for it", self.name(self.incumbent())));
         }
@@ -483,12 +485,14 @@ impl Words<'_> {
         if found.decision == Decision::Change {
             let lose =
                 self.tenants(pick).into_iter().filter(|(_, part)| (STARVES_BELOW..1.0 - LOSES_FROM).contains(part));
-            let lose: Vec<String> = lose.map(|(name, part)| format!("{name} {}", signed(part - 1.0))).collect();
+            // What writeback does for no group of its own is in the root.
+            let called = |name: String| if name == "/" { "writeback".to_owned() } else { name };
+            let lose: Vec<String> =
+                lose.map(|(name, part)| format!("{} {}", called(name), signed(part - 1.0))).collect();
             if !lose.is_empty() {
                 caveats.push(format!("others move less: {}", list(&lose)));
             }
         }
-        caveats.extend(found.within_model_error.and_then(|i| self.model_error(i)));
         let weakening = caveats.len();
         caveats.extend(self.unmeasured());
         let o = self.field.objective;
@@ -515,7 +519,7 @@ impl Words<'_> {
         let error = self.field.model_error(i)?;
         let of = error.of_differences?;
         Some(format!(
-            "on real {}, differences under {} were up to {} in latency and {} in throughput off those predicted: more than this one",
+            "on real {} differences under {} were off by up to {} in latency, {} in throughput: more than this",
             class_text(error.class),
             error.load.words(),
             factor_text(of.latency),
