@@ -41,8 +41,7 @@ pub mod validate;
 pub mod volume;
 
 pub use arbiter::Arbiter;
-pub use catalogue::catalogue;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;
 pub use keys::{Expect, Key};
-pub use model::{DeviceModel, Kind, ModelInfo, Params, filled, load, models, parse};
+pub use model::{DeviceModel, Kind, ModelInfo, Params, catalogue, filled, load, models, parse};

@@ -2,12 +2,13 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use dumbwaiter_block::ServiceOracle;
 use serde::Serialize;
 use toml::{Table, Value};
 
+use crate::catalogue::{Entry, entries};
 use crate::keys::{self, Key, hint};
 use crate::kind::DeviceParams;
 use crate::{Arbiter, Device, Error, Facts, hdd, null, ssd, ull, volume};
@@ -229,6 +230,15 @@ pub fn models() -> &'static [ModelInfo] {
     MODELS
 }
 
+static CATALOGUE: LazyLock<Vec<ModelInfo>> = LazyLock::new(|| {
+    entries().map(|Entry { name, about, toml }| ModelInfo { name, kind: Kind::Ssd, about, toml }).collect()
+});
+
+/// Drives of which only the limits were measured; [`load`] takes them by name as it does [`models`].
+pub fn catalogue() -> &'static [ModelInfo] {
+    &CATALOGUE
+}
+
 /// Loads a device model by `kind:name`, an unambiguous `name` or `kind`, or the path of a `.toml` file. Each may be
 /// followed by overrides: `ssd:sata-mlc?channels=1&cache=off`.
 ///
@@ -308,8 +318,7 @@ fn read_parameters(path: &Path) -> std::io::Result<String> {
 
 /// The built-in device with this name.
 fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
-    let catalogue = crate::catalogue().iter();
-    if let Some(info) = models().iter().chain(catalogue).find(|info| info.name == name) {
+    if let Some(info) = models().iter().chain(catalogue()).find(|info| info.name == name) {
         return Ok(info);
     }
     let fits: Vec<&ModelInfo> = models()
@@ -327,7 +336,7 @@ fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
 }
 
 fn near(name: &str) -> String {
-    let names = || models().iter().chain(crate::catalogue()).map(|info| info.name);
+    let names = || models().iter().chain(catalogue()).map(|info| info.name);
     let bare = name.split_once(':').map_or(name, |(_, bare)| bare);
     let by_name = hint(name, names());
     let found = if by_name.contains("did you mean") { by_name } else { hint(bare, names()) };
@@ -392,7 +401,7 @@ mod tests {
 
     #[test]
     fn every_built_in_loads_and_builds() {
-        for info in models() {
+        for info in models().iter().chain(catalogue()) {
             let model = load(info.name).unwrap();
             assert_eq!(model.name(), info.name);
             assert_eq!(model.kind(), info.kind);

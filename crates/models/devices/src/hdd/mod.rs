@@ -10,6 +10,7 @@
 mod ahead;
 mod buffer;
 mod cleaning;
+mod destage;
 mod dirty;
 mod geometry;
 mod kind;
@@ -24,13 +25,14 @@ use std::collections::VecDeque;
 use dumbwaiter_block::{Nanos, Op};
 
 use self::buffer::Buffer;
+use self::destage::Destage;
 use self::dirty::Dirty;
 use self::geometry::{Geometry, Place};
 pub use self::params::{KEYS, Params};
 pub use self::positioning::Positioning;
 use self::seek::{Candidates, DEPTH_MAX, Seek};
 use self::shingled::Shingled;
-use self::write_cache::Destage;
+
 use crate::kind::DeviceParams;
 use crate::outbox::Outbox;
 use crate::rng::Stage;

@@ -4,35 +4,9 @@ use dumbwaiter_block::{Nanos, Op};
 
 use super::events::{Event, Sort};
 use super::streams::Fetch;
+use super::task::{Barrier, Task};
 use super::{Direction, Ssd, UNIT_SECTORS, units};
 use crate::{Breakdown, Command, Completion};
-
-/// A command in the drive, or the fetch of a stream.
-#[derive(Debug)]
-pub(super) struct Task {
-    /// `None` for a fetch.
-    command: Option<Command>,
-    /// The stream and units of a fetch.
-    fetch: Option<Fetch>,
-    seq: u64,
-    arrival: Nanos,
-    /// Parts that are not done: pages of a read, programs of a write, fetches that a read waits for.
-    left: u32,
-    /// Its place among those that use the link in order.
-    send: u64,
-    /// Whether a read needs the flash.
-    senses: bool,
-    parts: Breakdown,
-    /// Reads that wait for this fetch.
-    waiters: Vec<u32>,
-}
-
-/// A flush before which all other commands end, and after which they begin.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Barrier {
-    task: u32,
-    began: bool,
-}
 
 /// Whether a command has more than one unit.
 fn is_large(command: &Command) -> bool {

@@ -13,29 +13,14 @@ use super::events::{Event, Events, Sort};
 use super::ftl::{Ftl, UNMAPPED};
 use super::params::Params;
 use super::precondition;
+use super::work::{NONE, Notice, Program};
 use crate::Counters;
-
-/// No task.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// Pages of each type follow each other: fast, middle, slow.
 const PAGE_TYPES: u64 = 3;
 
 /// Reads that a channel sends before it takes the data of a program that waits.
 const READS_PER_LOAD: u32 = 8;
-
-/// What the flash tells the controller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Notice {
-    /// A page of a read has been sent.
-    Sent { task: u32, units: u32, media: Nanos, channel: Nanos, gc_stall: Nanos },
-    /// Data of a write that waits for its program is in the cells.
-    Programmed { task: u32, media: Nanos, channel: Nanos },
-    /// All of a write is in the buffer.
-    Buffered { task: u32 },
-    /// All programs before the one of this number have ended.
-    Durable { before: u64 },
-}
 
 /// A page that a read needs, or the part of it.
 #[derive(Clone, Copy, Debug)]
@@ -49,23 +34,6 @@ struct Portion {
     /// The rest of a step of garbage collection that it met.
     gc_stall: Nanos,
     arrived: Nanos,
-}
-
-/// A program of one unit of all planes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Program {
-    /// Its number.
-    pub(crate) seq: u64,
-    pub(crate) die: u32,
-    /// First physical unit and number of units whose data is still in the buffer.
-    pub(crate) physical: u32,
-    pub(crate) units: u32,
-    /// Buffer space that its end frees, bytes.
-    pub(crate) bytes: u64,
-    /// The write that waits for it.
-    pub(crate) task: u32,
-    /// Place in the order of arrivals at dies.
-    pub(crate) order: u64,
 }
 
 /// What a die programs or moves.

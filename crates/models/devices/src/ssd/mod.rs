@@ -22,17 +22,21 @@ mod kind;
 mod params;
 mod precondition;
 mod streams;
+mod task;
+mod work;
+mod writes;
 
 use std::collections::VecDeque;
 
 use dumbwaiter_block::Nanos;
 
-use self::commands::{Barrier, Task};
 use self::events::{Event, Events};
-use self::flash::{Flash, Notice};
+use self::flash::Flash;
 use self::ftl::UNIT;
 pub use self::params::{KEYS, Params};
 use self::streams::Streams;
+use self::task::{Barrier, Task};
+use self::work::Notice;
 use crate::kind::DeviceParams;
 use crate::outbox::Outbox;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
