@@ -2,7 +2,7 @@
 
 use crate::terminal::ReproducedOutputs;
 use anyhow::{Result, bail};
-use dumbwaiter_reproduce::show::{self, Finished};
+use dumbwaiter_reproduce::show::Finished;
 use dumbwaiter_reproduce::{Effort, Error, Figure, OnDevice, Paper, find_all, possible};
 
 use crate::args::Reproduce;

@@ -70,7 +70,8 @@ fn shares(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         out.rows.push(row("shares", "PV of the best other", format!("{case}, {name}"), pv, ""));
         let ratio = runs[0].mb_per_s() / runs[best].mb_per_s();
         let metric = "bandwidth by that of the other with the best PV: at least 1 (2 %)";
-        out.rows.push(row("shares", metric, format!("{case}, {name}"), ratio, "").ordering(ratio >= 1.0 - TIE).keyed(case));
+        out.rows
+            .push(row("shares", metric, format!("{case}, {name}"), ratio, "").ordering(ratio >= 1.0 - TIE).keyed(case));
     }
     out.notes.push("cold runs are measured from 1 s on, settled ones from 17 s on".to_owned());
     Ok(out)

