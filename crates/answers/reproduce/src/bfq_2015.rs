@@ -45,7 +45,7 @@ pub(crate) const PAPER: Paper = Paper {
         Chosen {
             name: "one-cpu",
             what: "random reads on the SSD run on one CPU, since the paper says that all CPUs were busy",
-            without: "BFQ is as fast as the others: the SSD is the limit",
+            without: "not measured",
         },
     ],
     real: crate::Real::No,

@@ -51,7 +51,7 @@ pub(crate) const PAPER: Paper = Paper {
         Chosen {
             name: "meter",
             what: "0.6 % between runs and 0.3 W a reading as the noise of a meter, of which the paper says nothing",
-            without: "every tile has a winner, however small its margin",
+            without: "not measured",
         },
     ],
     real: crate::Real::Kernel,

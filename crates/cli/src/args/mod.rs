@@ -164,7 +164,7 @@ pub(crate) struct Reproduce {
     /// Number of runs simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N", conflicts_with_all = ["on", "dir"])]
     pub(crate) jobs: Option<usize>,
-    /// Write all rows as a JSON list; `-` is stdout
+    /// Write all statements as a JSON list, with `list` their counts by paper; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the tables and figures as one HTML file that works offline

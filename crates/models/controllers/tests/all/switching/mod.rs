@@ -210,6 +210,19 @@ fn an_unknown_load_keeps_what_is_there_by_model() {
 }
 
 #[test]
+fn a_candidate_that_the_table_does_not_know_is_tried() {
+    for by in [By::Model, By::Both] {
+        let settings = Settings { by, ..Settings::default() };
+        let mut prior = Prior::default();
+        // It knows candidates 0 and 1; the best one is 2.
+        prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![1.0, 0.9, 0.0, 0.0]);
+        let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+        world.run(&Load { rates: [100.0, 90.0, 200.0, 50.0], ..RANDOM }, 60);
+        assert_eq!(world.in_force, 2, "{by:?}: {:?}", world.history);
+    }
+}
+
+#[test]
 fn a_table_proposes_and_the_trial_decides() {
     let settings = Settings { by: By::Both, ..Settings::default() };
     let mut prior = Prior::default();
