@@ -130,7 +130,7 @@ fn an_application_is_told_of_both_ways() {
         assert_eq!(application["start_up"]["started"], 2, "{run}");
     }
     let text = String::from_utf8_lossy(&done.stdout);
-    assert!(text.contains("mq-deadline, engine") && text.contains("mq-deadline, kernel"), "{text}");
+    assert!(text.contains("mq-deadline  engine") && text.contains("mq-deadline  kernel"), "{text}");
 }
 
 #[test]

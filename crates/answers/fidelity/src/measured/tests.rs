@@ -31,7 +31,7 @@ fn parse_jobs(text: &str) -> Result<Vec<Case>, MeasuredError> {
 
 fn options() -> MeasuredOptions {
     MeasuredOptions {
-        devices: vec![(None, "null:0us?latency_ns=2000000&depth=64".to_owned())],
+        devices: vec![(None, "null:0us?latency_ns=2000000&depth=1024".to_owned())],
         host: host(None, Some(4)).unwrap(),
         seconds: Some(0.2),
         warmup: None,
@@ -129,7 +129,7 @@ fn a_grid_has_a_row_for_each_cell() {
 #[test]
 fn a_figure_of_the_table_may_have_its_own_device() {
     let cases = parse_jobs(JOBS).unwrap();
-    let devices = vec![(Some("x".to_owned()), "null:0us?latency_ns=2000000&depth=64".to_owned())];
+    let devices = vec![(Some("x".to_owned()), "null:0us?latency_ns=2000000&depth=1024".to_owned())];
     let found = answers(&cases, &MeasuredOptions { devices, ..options() });
     let mut starved = found.rows.clone();
     starved[0].figures.p99_us_predicted = None;
