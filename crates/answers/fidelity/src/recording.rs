@@ -257,7 +257,6 @@ impl Recording {
             rotational: number(&about.queue.rotational) == Some(1),
             // A recorder that does not say it attached the scheduler to flash, and may have declared that rotational afterwards.
             at_attach: AtAttach { rotational: Some(about.rotational_at_attach), ..AtAttach::default() },
-            ..Setup::default()
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
         let (scheduler, kernel, groups) = (about.scheduler, about.kernel, about.groups);

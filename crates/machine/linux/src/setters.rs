@@ -37,7 +37,7 @@ pub fn setters(root: &Path, disk: &str, rotational: Option<bool>) -> Vec<Setter>
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let text = text.replace("\\\n", " ");
         let rules = text.lines().filter(|line| !line.trim_start().starts_with('#'));
-        let last = rules.filter_map(|rule| set_by_rule(rule, disk, rotational)).last();
+        let last = rules.filter_map(|rule| set_by_rule(rule, disk, rotational)).next_back();
         found.extend(last.map(|scheduler| Setter { file, scheduler }));
     }
     found.extend(set_by_tuned(root));
@@ -152,7 +152,7 @@ fn set_by_tuned(root: &Path) -> Option<Setter> {
     let text = std::fs::read_to_string(&file).ok()?;
     let value =
         |line: &str| Some(line.trim().strip_prefix("elevator")?.trim_start().strip_prefix('=')?.trim().to_owned());
-    text.lines().filter_map(value).last().map(|scheduler| Setter { file, scheduler })
+    text.lines().filter_map(value).next_back().map(|scheduler| Setter { file, scheduler })
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
         let tuned = own("tuned.conf", "mq-deadline");
         let expected = [own("60-io.rules", "bfq"), own("99-zz-io-scheduler-sda.rules", "none"), tuned.clone()];
         assert_eq!(names("sda", true), expected);
-        assert_eq!(names("sdb", false), [tuned.clone()]);
+        assert_eq!(names("sdb", false), std::slice::from_ref(&tuned));
         // What tuned sets comes after the rule; without it the rule holds.
         let found = check(root.path(), "sda", Some(true), "none").unwrap();
         assert!(!found.holds && found.lines[1].ends_with("tuned.conf sets mq-deadline after it"), "{found:?}");
