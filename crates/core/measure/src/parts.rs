@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::Completed;
 use crate::nan::{nan, not_known};
 
-/// Parts of the latency of one request, ns. They are disjoint, and [`Parts::of`] fills what is left.
+/// Parts of the latency of one request, ns. They are disjoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Waiting for a CPU and its work, before the request is inserted.

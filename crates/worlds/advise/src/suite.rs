@@ -57,7 +57,7 @@ pub struct SuiteLine {
     pub recommended: Option<String>,
     /// As [`crate::Verdict::confidence`].
     pub confidence: Confidence,
-    /// [`Metric::key`] of the figure that decided.
+    /// [`crate::Metric::key`] of the figure that decided.
     pub decided_by: String,
     /// How much worse the worst of those that can be set is than the best, as a lower latency: the effect's size.
     pub spread: Option<f64>,
