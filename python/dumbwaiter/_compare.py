@@ -99,7 +99,7 @@ def compare(
         ``via="serve"``: not a simulation; a disk server in this process, with the load as its NBD clients, in real time. ``on`` names what
         it serves (``"emulate:hdd:st1000dm003"``, ``"null"``); without it the device models. ``jobs`` has no effect then.
     **settings
-        The command's other options with ``_`` for ``-``: ``queue_depth``, ``nr_requests``, ``deadline``, ``warmup``, ``limit``, and for traces
+        The command's other options with ``_`` for ``-``: ``incumbent``, ``rate``, ``queue_depth``, ``nr_requests``, ``deadline``, ``warmup``, ``limit``, and for traces
         ``depth``, ``speed``, ``closed_per_task``, ``fit``, ``format``, ``columns``, ``arrival``, ``assume_bytes``.
 
     Returns

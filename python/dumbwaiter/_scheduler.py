@@ -23,7 +23,7 @@ class Scheduler:
     ...     def __init__(self, setup): self.queue = []
     ...     def insert(self, request, now): self.queue.append(request)
     ...     def next(self, hw_queue, now): return self.queue.pop() if self.queue else None
-    >>> result = dw.compare("nvme-random", schedulers=["noop", Lifo], duration="20ms", progress=None)
+    >>> result = dw.compare("nvme-random", schedulers=["noop", Lifo], incumbent="noop", duration="20ms", progress=None)
     >>> sorted(set(result.runs["scheduler"]))
     ['Lifo', 'noop']
 

@@ -185,7 +185,7 @@ def test_what_a_hook_raises_is_what_storms_find(hook):
 def test_nonsense_from_next_is_named(answer, error, said):
     broken = type("Broken", (Lifo,), {"next": lambda self, hw_queue, now: answer(self) if self.queue else None})
     with pytest.raises(error, match=said):
-        dw.compare(NVME, schedulers=[broken], devices=["null:0us"], **SHORT)
+        dw.compare(NVME, schedulers=[broken], devices=["ull:optane-p4801x"], **SHORT)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ class Batches(dw.Scheduler):
 
 def test_settings_of_a_class_are_set_by_name():
     named = ["Batches", "Batches:batch=1", "Batches:backwards=1,batch=1", "none"]
-    result = dw.compare(NVME, schedulers=[Batches, *named[1:]], devices=["hdd:st1000dm003"], **dict(SHORT, duration="2s"))
+    result = dw.compare(NVME, schedulers=[Batches, *named[1:]], devices=["hdd:st1000dm003"], incumbent="none", queue_depth=1, **dict(SHORT, duration="2s"))
     found = dict(zip(result.runs["scheduler"], zip(result.runs["p99_us"], result.runs["device_mean_us"], result.runs["iops"])))
     assert set(found) == set(named) and len(set(found.values())) == 4
     for wrong, said in [("frob=1", "frob: is no setting"), ("backwards=2", "from 0 to 1"), ("batch=x", "whole number")]:

@@ -347,7 +347,9 @@ fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<As
     let incumbent = match &overrides.incumbent {
         Some(name) => {
             let spec = SchedulerSpec::parse(name).map_err(|e| ReadError::Input(format!("--incumbent: {e}")))?;
-            Choice::parse_stack(name).map_err(|e| ReadError::Input(format!("--incumbent: {e}")))?;
+            if !overrides.own_schedulers.contains(&spec.name) {
+                Choice::parse_stack(name).map_err(|e| ReadError::Input(format!("--incumbent: {e}")))?;
+            }
             Some(spec.to_string())
         }
         None => None,
