@@ -27,6 +27,13 @@ pub(crate) fn percent_up(fraction: f64) -> String {
     if tenths < 100.0 { format!("{:.1} %", tenths / 10.0) } else { format!("{:.0} %", (tenths / 10.0).ceil()) }
 }
 
+/// A number with its article: `an 81 %`, `a 12 %`.
+pub(crate) fn with_article(number: &str) -> String {
+    let whole = number.split(['.', ' ']).next().unwrap_or(number);
+    let starts_with_a_vowel = whole.starts_with('8') || whole == "11" || whole == "18";
+    format!("{} {number}", if starts_with_a_vowel { "an" } else { "a" })
+}
+
 /// A lower bound: never rounded up.
 pub(crate) fn percent_down(fraction: f64) -> String {
     let tenths = (fraction * 1000.0 + 1e-9).floor().max(0.0);

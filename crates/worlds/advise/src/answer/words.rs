@@ -13,7 +13,7 @@ use crate::figures::repeats_a_recording;
 use crate::measured_error::DriveClass;
 use crate::metric::Metric;
 use crate::row::Axes;
-use crate::sentence::{list, percent, percent_down, percent_up, signed};
+use crate::sentence::{list, percent, percent_down, percent_up, signed, with_article};
 
 /// A trade is shown where latency or throughput moves by this.
 const SHOWN_FROM: f64 = 0.10;
@@ -103,9 +103,9 @@ impl Words<'_> {
         let by_rate = rates.throughput * of.rate;
         let by_latency = -rates.latency * of.latency;
         if by_rate > by_latency || self.field.goal == Goal::Throughput {
-            format!("a {} higher throughput", round(libm::expm1(gain / rates.throughput)))
+            format!("{} higher throughput", with_article(&round(libm::expm1(gain / rates.throughput))))
         } else {
-            format!("a {} lower latency", round(-libm::expm1(-gain / rates.latency)))
+            format!("{} lower latency", with_article(&round(-libm::expm1(-gain / rates.latency))))
         }
     }
 
@@ -473,11 +473,14 @@ impl Words<'_> {
         }
         if let Some(of) = found.of(pick).filter(|of| of.bounded[0] || of.bounded[1]) {
             let whose = if of.bounded[0] { pick } else { self.incumbent() };
-            caveats.push(format!(
-                "I/Os of {} were unfinished under {}, so that its latency is a lower bound",
-                self.focus(),
-                self.name(whose)
-            ));
+            let whose = self.name(whose);
+            caveats.push(match self.field.objective.launches {
+                true => format!("launches had not ended under {whose}, so that its start-up is a lower bound"),
+                false => {
+                    let focus = self.focus();
+                    format!("I/Os of {focus} were unfinished under {whose}, so that its latency is a lower bound")
+                }
+            });
         }
         if self.field.rows.len() > 1 && self.recorded() {
             caveats.push("the load is recorded and the same in every run: other days may differ".to_owned());
