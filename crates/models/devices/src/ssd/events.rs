@@ -111,14 +111,13 @@ impl Events {
     /// A time before which nothing happens that others can see. The link is taken until `link_free`; `t_program`: a program may begin
     /// when a read has left its die, and end so much later.
     pub(crate) fn next(&self, link_free: Nanos, t_program: Option<Nanos>) -> Option<Nanos> {
-        let [ready, sensed, sent, other] = self.first.map(|key| time(key).0);
-        let late = |at: u64, sort: Sort| at.saturating_add(self.lags[sort as usize].0);
-        let read = late(ready, Sort::Ready).min(late(sensed, Sort::Sensed)).min(sent);
+        let late = |sort: Sort| time(self.first[sort as usize]).0.saturating_add(self.lags[sort as usize].0);
+        let read = late(Sort::Ready).min(late(Sort::Sensed)).min(late(Sort::Sent));
         let next = match t_program {
             None => read.max(link_free.0).saturating_add(self.link.0),
             Some(t_program) => read.saturating_add(self.link.min(t_program).0),
         };
-        let next = next.min(other);
+        let next = next.min(time(self.first[SORTS]).0);
         (next < u64::MAX).then_some(Nanos(next))
     }
 

@@ -34,9 +34,25 @@ impl Clock {
         self.runs = runs;
     }
 
+    /// How many of its changes were made by `at`. Those asked for are among the last: the search steps back from the end, twice as far
+    /// each time.
+    fn changes_by(&self, at: Nanos) -> usize {
+        let (mut before, mut after, mut step) = (self.changes.len(), self.changes.len(), 1);
+        while before > 0 && self.changes[before - 1].0 > at.0 {
+            after = before - 1;
+            before = after.saturating_sub(step);
+            step *= 2;
+        }
+        while before < after {
+            let middle = before.midpoint(after);
+            if self.changes[middle].0 <= at.0 { before = middle + 1 } else { after = middle }
+        }
+        before
+    }
+
     /// What it showed at `at`.
     fn at(&self, at: Nanos) -> u64 {
-        let after = self.changes.partition_point(|(changed, _)| *changed <= at.0);
+        let after = self.changes_by(at);
         let Some((changed, shown)) = after.checked_sub(1).map(|i| self.changes[i]) else { return self.first() };
         // It changes its state at each change, and the last one began the present state.
         let changes_since = self.changes.len() - after;
@@ -50,6 +66,9 @@ impl Clock {
 
     /// For how long it ran between two times.
     fn between(&self, from: Nanos, to: Nanos) -> u64 {
+        if from >= to || self.changes.is_empty() {
+            return 0;
+        }
         self.at(to).saturating_sub(self.at(from))
     }
 }
