@@ -25,6 +25,7 @@ use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_controllers::TenantControls;
+use dumbwaiter_controllers::io_max::Rates;
 pub use dumbwaiter_controllers::{KernelControls, WbtTarget, io_cost::Settings as IoCostSettings};
 use dumbwaiter_workloads::generate::Mix;
 
@@ -163,6 +164,10 @@ pub struct Host {
     /// Time between looks for such files, 1/100 s; `None` for 500, 0 for no looks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty_writeback_centisecs: Option<u32>,
+    /// Each tenant's dirty pages are written back by a flusher of its own, in its group, as with the memory and the I/O controller of
+    /// cgroup v2; `None`: where a tenant has `io_max`, `io_latency` or `io_weight`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_writeback: Option<bool>,
     /// Largest read-ahead window, KiB; `None` for 128, 0 for no read-ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_ahead_kb: Option<u32>,
@@ -193,6 +198,7 @@ impl Default for Host {
             dirty_background_bytes: None,
             dirty_expire_centisecs: None,
             dirty_writeback_centisecs: None,
+            cgroup_writeback: None,
             read_ahead_kb: None,
             rotational: None,
             nr_requests_at_attach: None,
@@ -340,6 +346,17 @@ impl Scenario {
     /// Every task with its tenant, in order.
     pub fn tasks(&self) -> impl Iterator<Item = (&Tenant, &Task)> {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
+    }
+
+    /// Whether each tenant's dirty pages are written back in its own group.
+    pub fn has_cgroup_writeback(&self) -> bool {
+        let in_cgroup_v2 = |tenant: &Tenant| {
+            let controls = &tenant.controls;
+            controls.io_max.iter().any(|rates| *rates != Rates::default())
+                || controls.io_latency.is_some()
+                || controls.io_weight.is_some()
+        };
+        self.host.cgroup_writeback.unwrap_or_else(|| self.tenants.iter().any(in_cgroup_v2))
     }
 
     /// Has any tenant a limit, a reservation or a priority class?

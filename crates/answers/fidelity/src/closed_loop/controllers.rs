@@ -249,13 +249,14 @@ fn bios(rows: &[Event]) -> Vec<Bio> {
     let mut cut_off: BTreeMap<i32, usize> = BTreeMap::new();
     // The last piece of each process and where it ends, for rests whose submission has no row.
     let mut last: BTreeMap<i32, (usize, u64)> = BTreeMap::new();
-    let submitted = rows.iter().any(|row| row.name == "bio_submit");
-    let arrival = if submitted { "bio_submit" } else { "bio_queue" };
     for row in rows {
         let place = (row.sector, row.op);
+        // What is limited has been submitted before it is queued; the rest is queued at once.
+        let queued_later = || arrived.get(&place).is_some_and(|waiting| !waiting.is_empty());
+        let arrives = row.name == "bio_submit" || row.name == "bio_queue" && !queued_later();
         let rest = || last.get(&row.pid).filter(|(_, at)| *at == row.sector).map(|(bio, _)| *bio);
         match row.name.as_str() {
-            name if name == arrival => {
+            _ if arrives => {
                 let bio = cut_off.remove(&row.pid).unwrap_or(bios.len());
                 if bio == bios.len() {
                     let (pid, op, bytes) = (row.pid, row.op, row.bytes);

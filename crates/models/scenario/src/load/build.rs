@@ -1,7 +1,7 @@
 //! Builds the threads of one run: one for each instance of a job, each part of an application, each trace, and one for
 //! write-back where tasks are buffered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::{Scenario, Task, Work};
@@ -91,7 +91,7 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
             }
         }
     }
-    builder.add_flusher();
+    builder.add_flushers();
     Ok(builder.finish())
 }
 
@@ -138,8 +138,8 @@ struct Builder<'a> {
     ids: BTreeMap<&'a str, TenantId>,
     controls: Vec<(TenantId, TenantControls)>,
     cache: Option<PageCache>,
-    /// Whether any task goes through the page cache.
-    buffered: bool,
+    /// The tenants with tasks that go through the page cache.
+    buffered: BTreeSet<TenantId>,
     tenants: Tenants,
     tenant_specs: Vec<TenantSpec>,
     task_specs: Vec<TaskSpec>,
@@ -166,7 +166,7 @@ impl<'a> Builder<'a> {
             ids,
             cache: (host.has_cache || scenario.host.page_cache.is_some())
                 .then(|| PageCache::new(scenario.host.cache(), host.capacity_sectors)),
-            buffered: false,
+            buffered: BTreeSet::new(),
             tenants,
             tenant_specs,
             task_specs: Vec::new(),
@@ -190,10 +190,12 @@ impl<'a> Builder<'a> {
     }
 
     fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {
-        self.buffered |= !job.direct;
-        let thread =
-            job_thread(job, context, self.cache.as_ref(), self.host.cache_depth(), self.scenario.host.ring_sleeps)
-                .map_err(|cause| to.refused(cause))?;
+        if !job.direct {
+            self.buffered.insert(to.tenant);
+        }
+        let cache = self.cache_of(to.tenant);
+        let thread = job_thread(job, context, cache.as_ref(), self.host.cache_depth(), self.scenario.host.ring_sleeps)
+            .map_err(|cause| to.refused(cause))?;
         self.add(to, name, thread);
         if job.io_submit_mode == SubmitMode::Inline {
             self.fio_threads.push(self.threads.len() - 1);
@@ -208,10 +210,12 @@ impl<'a> Builder<'a> {
         app: &App,
         context: BuildContext,
     ) -> Result<(), Error> {
-        let build = AppContext { build: context, warmup: self.scenario.warmup, cache: self.cache.clone() };
+        let build = AppContext { build: context, warmup: self.scenario.warmup, cache: self.cache_of(to.tenant) };
         let parts = app.build(&build).map_err(|cause| to.refused(cause))?;
         let several = parts.len() > 1;
-        self.buffered |= app.log();
+        if app.log() {
+            self.buffered.insert(to.tenant);
+        }
         for (part_number, part) in parts.into_iter().enumerate() {
             // The number of the job selects the random stream: each part has its own.
             let job_number = context.job | (part_number as u32) << 12 | to.instance << 20;
@@ -236,9 +240,16 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds the thread of write-back if a task is buffered. It belongs to the root group, unless there is one tenant only.
-    fn add_flusher(&mut self) {
-        if !self.buffered {
+    /// The page cache as a tenant has it: with write-back in its own group where groups have that.
+    fn cache_of(&self, tenant: TenantId) -> Option<PageCache> {
+        let own = if self.scenario.has_cgroup_writeback() { tenant.0 } else { 0 };
+        self.cache.as_ref().map(|cache| cache.of_group(own))
+    }
+
+    /// Adds the threads of write-back if tasks are buffered: one for each tenant where its group has one, or one that belongs to the
+    /// root group, unless there is one tenant only.
+    fn add_flushers(&mut self) {
+        if self.buffered.is_empty() {
             return;
         }
         if self.scenario.host.page_cache.is_none() {
@@ -252,7 +263,14 @@ impl<'a> Builder<'a> {
                 ),
             });
         }
-        let Some(cache) = self.cache.take() else { return };
+        if self.cache.is_none() {
+            return;
+        }
+        if self.scenario.has_cgroup_writeback() {
+            let tenants = self.buffered.clone();
+            tenants.into_iter().for_each(|tenant| self.add_flusher(tenant));
+            return;
+        }
         let tenant = if self.tenant_specs.len() == 1 {
             TenantId(0)
         } else {
@@ -263,6 +281,11 @@ impl<'a> Builder<'a> {
             }
             root
         };
+        self.add_flusher(tenant);
+    }
+
+    fn add_flusher(&mut self, tenant: TenantId) {
+        let Some(cache) = self.cache_of(tenant) else { return };
         let task = self.tenants.add_task(tenant, Ioprio::DEFAULT);
         self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant });
         let stage = self.threads.iter().map(|t| t.stage).min().unwrap_or(0);
@@ -398,6 +421,27 @@ mod tests {
             let job = format!("rw = \"write\"\ndirect = false\nioengine = \"{engine}\"");
             assert_eq!(mode(&job), Mode::Kernel { batch: u32::MAX });
         }
+    }
+
+    #[test]
+    fn groups_of_cgroup_v2_write_back_what_they_dirtied() {
+        let flushers = |host: &str, control: &str| {
+            let tenant = |name: &str, control: &str| {
+                format!(
+                    "[[tenant]]\nname = \"{name}\"\n{control}\n[[tenant.task]]\nname = \"w\"\nrw = \"write\"\ndirect = false\n"
+                )
+            };
+            let text = format!("{host}\n{}{}", tenant("a", control), tenant("b", ""));
+            let scenario = Scenario::from_toml(&text, "test").unwrap();
+            let host = Host { seed: 1, capacity_sectors: 1 << 30, cpus: 4, has_cache: true };
+            let load = load(&scenario, &BTreeMap::new(), host).unwrap();
+            let tasks = load.task_specs.iter().filter(|task| task.name == "flusher");
+            tasks.map(|task| load.tenant_specs[task.tenant.0 as usize].name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(flushers("", ""), ["/"]);
+        assert_eq!(flushers("", "io_max = \"wbps=1000000\""), ["a", "b"]);
+        assert_eq!(flushers("[host]\ncgroup_writeback = true", ""), ["a", "b"]);
+        assert_eq!(flushers("[host]\ncgroup_writeback = false", "io_weight = 50"), ["/"]);
     }
 
     #[test]

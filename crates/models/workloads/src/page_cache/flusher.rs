@@ -107,11 +107,14 @@ impl Flusher {
 
     /// Gives the next file its turn; false if there is nothing to write.
     fn choose(&mut self, state: &mut State, now: Nanos) -> bool {
-        if state.periodic_at.is_some_and(|at| at <= now) {
-            let any = state.files.iter().any(|file| file.dirty > 0);
-            (self.old_due, state.periodic_at) = (any, any.then_some(now + self.cache.spec.interval));
+        let owner = self.cache.owner;
+        let of_group = |file: &File| file.owner == owner;
+        if state.periodic_at[owner as usize].is_some_and(|at| at <= now) {
+            let any = state.files.iter().any(|file| of_group(file) && file.dirty > 0);
+            self.old_due = any;
+            state.periodic_at[owner as usize] = any.then_some(now + self.cache.spec.interval);
         }
-        if let Some(file) = state.files.iter().position(|file| file.sync_left > 0) {
+        if let Some(file) = state.files.iter().position(|file| of_group(file) && file.sync_left > 0) {
             self.work = Work::Sync;
             self.begin(state, file, u64::MAX);
             return true;
@@ -132,7 +135,8 @@ impl Flusher {
     fn look(&mut self, state: &State, now: Nanos) {
         let expire = self.cache.spec.expire;
         let is_old = |since: Nanos| now.since(since) >= expire;
-        self.old_due &= state.files.iter().any(|file| file.since.is_some_and(is_old));
+        let owner = self.cache.owner;
+        self.old_due &= state.files.iter().any(|file| file.owner == owner && file.since.is_some_and(is_old));
         self.work = match (self.old_due, state.dirty.over_background()) {
             (true, _) => Work::Periodic,
             (false, true) => Work::Background,
@@ -148,7 +152,7 @@ impl Flusher {
         }
         self.batch.append(&mut self.again);
         let kept = self.batch.len();
-        let files = state.files.iter().enumerate();
+        let files = state.files.iter().enumerate().filter(|(_, file)| file.owner == owner);
         let mut others: Vec<(Nanos, usize)> = files
             .filter_map(|(number, file)| Some((file.since?, number)))
             .filter(|(since, _)| self.work == Work::Background || is_old(*since))

@@ -74,6 +74,8 @@ impl CacheSpec {
 #[derive(Clone)]
 pub struct PageCache {
     spec: CacheSpec,
+    /// Whose files this clone opens and writes back.
+    owner: u32,
     /// Size of the device, sectors.
     capacity: u64,
     state: Arc<Mutex<State>>,
@@ -84,6 +86,8 @@ pub struct PageCache {
 struct File {
     /// Where it lies; writers of the same place write one file.
     place: Option<(u64, u64)>,
+    /// Whose flusher writes it back: that of the first who opened it.
+    owner: u32,
     /// First page that was ever dirty, and the page after the last.
     low: u64,
     end: u64,
@@ -108,8 +112,8 @@ struct State {
     /// Pages that went to the device, and of those, pages written.
     sent: u64,
     done: u64,
-    /// When the flusher looks for old files next, while there is any dirty one.
-    periodic_at: Option<Nanos>,
+    /// When each flusher looks for old files next, while there is any dirty one: by owner.
+    periodic_at: Vec<Option<Nanos>>,
 }
 
 impl State {
@@ -125,7 +129,8 @@ impl State {
         file.dirty += 1;
         file.since.get_or_insert(now);
         if interval > Nanos::ZERO {
-            self.periodic_at.get_or_insert(now + interval);
+            let owner = file.owner as usize;
+            self.periodic_at[owner].get_or_insert(now + interval);
         }
     }
 
@@ -167,9 +172,9 @@ impl PageCache {
             files: Vec::new(),
             sent: 0,
             done: 0,
-            periodic_at: None,
+            periodic_at: vec![None],
         };
-        PageCache { spec, capacity: capacity_sectors, state: Arc::new(Mutex::new(state)) }
+        PageCache { spec, owner: 0, capacity: capacity_sectors, state: Arc::new(Mutex::new(state)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -194,12 +199,20 @@ impl PageCache {
         (state.dirty.total(), state.dirty.thresholds())
     }
 
+    /// The same cache as a group with write-back of its own has it: what it opens first, its flusher writes back.
+    pub fn of_group(&self, owner: u32) -> PageCache {
+        let periodic_at = &mut self.state().periodic_at;
+        let groups = periodic_at.len().max(owner as usize + 1);
+        periodic_at.resize(groups, None);
+        PageCache { owner, ..self.clone() }
+    }
+
     /// Opens a file for one writer: a new one, or that of a `place`, its first byte and length.
     pub(crate) fn open(&self, place: Option<(u64, u64)>) -> OpenFile {
         let mut state = self.state();
         let known = state.files.iter().position(|file| place.is_some() && file.place == place);
         let file = known.unwrap_or_else(|| {
-            state.files.push(File { place, ..File::default() });
+            state.files.push(File { place, owner: self.owner, ..File::default() });
             state.files.len() - 1
         });
         state.files[file].writers += 1;
@@ -229,7 +242,8 @@ impl PageCache {
         Box::new(buffered::Buffered::new(inner, self.open(Some(place)), advice))
     }
 
-    /// The flusher, a task of at most [`DEPTH`] I/Os. It ends when all writers have ended and all pages are clean.
+    /// The flusher of this group's files, a task of at most [`DEPTH`] I/Os. It ends when all writers have ended and all pages are
+    /// clean.
     pub fn flusher(&self) -> Box<dyn Workload> {
         Box::new(flusher::Flusher::new(self.clone()))
     }

@@ -145,6 +145,27 @@ fn writers_are_paused_and_the_flusher_stops_at_its_threshold() {
 }
 
 #[test]
+fn a_groups_flusher_writes_what_the_group_dirtied() {
+    let c = cache(1 << 30);
+    let (a, b) = (c.of_group(1), c.of_group(2));
+    let mut files = [a.open(Some((0, 4096))), b.open(Some((4096, 4096)))];
+    files[0].write(0, 8, Nanos::ZERO);
+    files[1].write(512, 4, Nanos::ZERO);
+    c.sync();
+    let mut sectors = |group: &PageCache| {
+        let mut flusher = group.flusher();
+        std::iter::from_fn(move || match flusher.next(Nanos::ZERO) {
+            Next::Issue(want) => Some((want.sector, want.sectors)),
+            _ => None,
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_eq!(sectors(&c), [], "nothing is the root group's");
+    assert_eq!(sectors(&b), [(4096, 32)]);
+    assert_eq!(sectors(&a), [(0, 64)]);
+}
+
+#[test]
 fn writers_of_one_place_write_one_file_in_one_order() {
     let c = cache(1 << 30);
     let mut files = [c.open(Some((0, 4096))), c.open(Some((0, 4096))), c.open(Some((4096, 4096)))];
