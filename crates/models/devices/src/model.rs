@@ -444,8 +444,8 @@ mod tests {
             let (kind, _, mut table) = read(text, origin)?;
             keys::check(kind.keys(), &mut table, origin).map(|()| table)
         };
-        let base = read_all("base = \"null:0us\"\nlatency_ns = 7").unwrap();
-        assert_eq!(base["latency_ns"].as_integer(), Some(7));
+        let base = parse("base = \"null:0us\"\nlatency_ns = 7", origin, "").unwrap();
+        assert!(matches!(base.params(), Params::Null(params) if params.latency_ns == 7));
         let text = |bad: &str| read_all(bad).unwrap_err().to_string();
         assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ssd, ull, volume, null"));
         assert!(text("latency_ns = 7").contains("'kind' is missing"));

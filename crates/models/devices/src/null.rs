@@ -1,5 +1,6 @@
 //! A device of fixed latency and unlimited parallelism, to measure the cost of the host alone.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
@@ -22,6 +23,9 @@ pub struct Params {
     pub depth: u32,
     /// Commands that it works on at once, in the order of their arrival; 0: all that it holds.
     pub channels: u32,
+    /// A loop device on a machine with one CPU: time for which preparing 4 KiB of a write keeps its worker from starting the next
+    /// command, microseconds.
+    pub page_cpu_us: f64,
     /// Has it a volatile write cache, which a flush empties: 0 or 1?
     pub write_cache: u32,
     /// Hardware queues.
@@ -38,6 +42,11 @@ pub const KEYS: &[Key] = &[
     Key { name: "t_err_ns", expect: Expect::Int(0, 60_000_000_000), about: "the same beyond the last sector" },
     Key { name: "depth", expect: Expect::Int(1, 1 << 20), about: "commands held at once" },
     Key { name: "channels", expect: Expect::Int(0, 1 << 20), about: "commands worked on at once; 0: all" },
+    Key {
+        name: "page_cpu_us",
+        expect: Expect::Num(0.0, 1000.0),
+        about: "of a loop device on one CPU: for so long preparing 4 KiB of a write keeps it from starting the next command",
+    },
     Key { name: "write_cache", expect: Expect::Int(0, 1), about: "volatile write cache" },
     Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
     Key { name: "capacity_sectors", expect: Expect::Int(1, CAPACITY_SECTORS_MAX), about: "size" },
@@ -45,6 +54,8 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl DeviceParams for Params {
+    const OPTIONAL: &[(&str, f64)] = &[("page_cpu_us", 0.0)];
+
     fn facts(&self) -> Facts {
         Facts {
             capacity_sectors: self.capacity_sectors,
@@ -83,7 +94,23 @@ pub struct Null {
     held: Held,
     /// When each channel is free.
     free_at: std::collections::BinaryHeap<std::cmp::Reverse<Nanos>>,
+    /// Commands of a loop device that have not begun.
+    waiting: VecDeque<Waiting>,
+    /// CPU time of preparing 4 KiB, and until when writes are prepared.
+    page_cpu: Nanos,
+    prepares: Nanos,
     counters: Counters,
+}
+
+/// After so long the scheduler of tasks gives the worker of a loop device the CPU.
+const SLICE: Nanos = Nanos::from_us(3_000);
+
+/// A command of a loop device that waits for a channel and for the device's worker.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Nanos,
+    command: Command,
+    failed: bool,
 }
 
 impl Null {
@@ -92,7 +119,40 @@ impl Null {
         let params = params.clone();
         let channels = if params.channels < params.depth { params.channels } else { 0 };
         let free_at = (0..channels).map(|_| std::cmp::Reverse(Nanos::ZERO)).collect();
-        Null { held: Held::new(params.depth), free_at, params, counters: Counters::default() }
+        let page_cpu = Nanos::from_us_f64(params.page_cpu_us);
+        Null {
+            held: Held::new(params.depth),
+            free_at,
+            params,
+            waiting: VecDeque::new(),
+            page_cpu,
+            prepares: Nanos::ZERO,
+            counters: Counters::default(),
+        }
+    }
+
+    fn latency(&self, failed: bool) -> Nanos {
+        Nanos(if failed { self.params.t_err_ns } else { self.params.latency_ns })
+    }
+
+    /// When the next command of a loop device begins, as far as is known now.
+    fn next_start(&self) -> Option<Nanos> {
+        let first = self.waiting.front()?;
+        let could = self.free_at.peek()?.0.max(first.since);
+        Some(could.max(self.prepares.min(could + SLICE)))
+    }
+
+    /// Begins what begins by `now`.
+    fn start(&mut self, now: Nanos) {
+        while let Some(at) = self.next_start().filter(|at| *at <= now) {
+            let Some(Waiting { since, command, failed }) = self.waiting.pop_front() else { return };
+            let latency = self.latency(failed);
+            if let Some(mut free) = self.free_at.peek_mut() {
+                free.0 = at + latency;
+            }
+            let breakdown = Breakdown { queue: at.since(since), firmware: latency, ..Breakdown::default() };
+            self.held.accept(&command, failed, (at + latency, breakdown));
+        }
     }
 }
 
@@ -105,7 +165,17 @@ impl Device for Null {
         let Some(held) = self.held.admit(now) else { return Submitted::Busy };
         self.counters.count(command, held);
         let failed = command.beyond(self.params.capacity_sectors);
-        let latency = Nanos(if failed { self.params.t_err_ns } else { self.params.latency_ns });
+        if self.page_cpu > Nanos::ZERO && !self.free_at.is_empty() {
+            self.start(now);
+            if command.op == Op::Write {
+                let cpu = Nanos(command.bytes().div_ceil(4096) * self.page_cpu.0);
+                self.prepares = self.prepares.max(now) + cpu;
+            }
+            self.waiting.push_back(Waiting { since: now, command: *command, failed });
+            self.start(now);
+            return Submitted::Accepted;
+        }
+        let latency = self.latency(failed);
         let mut starts = now;
         if let Some(mut free) = self.free_at.peek_mut() {
             starts = now.max(free.0);
@@ -116,10 +186,14 @@ impl Device for Null {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.held.next()
+        match (self.held.next(), self.next_start()) {
+            (Some(done), Some(start)) => Some(done.min(start)),
+            (done, start) => done.or(start),
+        }
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.start(now);
         self.held.drain(now, out);
     }
 
@@ -175,5 +249,39 @@ impl Counters {
             Op::Discard | Op::SecureErase | Op::WriteZeroes => self.discards += 1,
         }
         self.max_depth = self.max_depth.max(held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dumbwaiter_block::TenantId;
+
+    use super::*;
+
+    fn write(tag: u32, sectors: u32) -> Command {
+        Command { tag, op: Op::Write, fua: false, sector: 0, sectors, queue: 0, tenant: TenantId(0) }
+    }
+
+    #[test]
+    fn writes_that_are_prepared_keep_a_loop_device_from_its_next_command() {
+        let text = "base = \"null:0us\"\nlatency_ns = 1000000\ndepth = 128\nchannels = 1\npage_cpu_us = 10";
+        let mut device = crate::parse(text, "loop", "").unwrap().build(0);
+        let mut done = Vec::new();
+        // Each takes 0.16 ms of CPU; the first begins after all ten.
+        (0..10).for_each(|tag| assert_eq!(device.submit(Nanos::ZERO, &write(tag, 128)), Submitted::Accepted));
+        while let Some(at) = device.next_event() {
+            device.advance(at, &mut done);
+        }
+        let ends: Vec<u64> = done.iter().map(|c| c.at.0 / 100_000).collect();
+        assert_eq!(ends, (0..10).map(|i| 26 + 10 * i).collect::<Vec<_>>());
+        // With a hundred it gets the CPU after 3 ms.
+        let from = Nanos::from_secs(1);
+        done.clear();
+        (0..100).for_each(|tag| assert_eq!(device.submit(from, &write(tag, 128)), Submitted::Accepted));
+        while let Some(at) = device.next_event() {
+            device.advance(at, &mut done);
+        }
+        let ends: Vec<u64> = done.iter().map(|c| c.at.since(from).0 / 1_000_000).collect();
+        assert_eq!(ends[..5], [4, 8, 12, 16, 17]);
     }
 }

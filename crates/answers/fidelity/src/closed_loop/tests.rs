@@ -109,7 +109,7 @@ fn the_scenario_has_what_the_recording_says() {
     assert_eq!((host.cpus, host.hz, host.rotational), (1, 250, Some(true)));
     assert_eq!(scenario.schedulers[0].to_string(), "bfq:low_latency=0,slice_idle=0,slice_idle_us=0");
     let device = &scenario.devices[0];
-    assert!(device.contains("latency_ns=2000000&") && device.contains("capacity_sectors=16777216&"), "{device}");
+    assert!(device.contains("latency_ns=2002000&") && device.contains("capacity_sectors=16777216&"), "{device}");
     let tenants: Vec<_> = scenario.tenants.iter().map(|t| (t.name.as_str(), t.weight, t.parent.as_deref())).collect();
     assert_eq!(tenants, [("a", 300, None), ("a/x", 50, Some("a")), ("/", 100, None)]);
     assert_eq!(scenario.tenants[0].changes[0].weight, 200);

@@ -111,9 +111,15 @@ fn deliver_to_task(run: &mut Run<'_>, slot: u32, done: Nanos) {
 
 /// The thread has a queue of I/Os. `another`: it has just heard of another one.
 fn deliver_to_queue(run: &mut Run<'_>, slot: u32, done: Nanos, another: bool) {
-    let entry = &run.slots[slot];
+    let entry = &mut run.slots[slot];
     let (op, thread) = (entry.io.op, entry.thread);
     let state = &mut run.threads[thread as usize];
+    let by_kernel = matches!(state.mode, Mode::Kernel { .. });
+    if by_kernel {
+        // The interrupt ends the write-back of pages, whatever the thread does or sleeps for.
+        entry.is_known = true;
+        run.load.completed(thread, done, entry.task, done.since(entry.submit));
+    }
     let (cpu, ring) = (state.cpu, matches!(state.mode, Mode::Ring { .. }));
     let first = state.ready.is_empty();
     state.ready.push_back(slot);
@@ -131,7 +137,7 @@ fn deliver_to_queue(run: &mut Run<'_>, slot: u32, done: Nanos, another: bool) {
         // One that runs, or is about to, is interrupted for each; what a kernel's thread or libaio finds together costs one.
         let found = if ring && state.scheduled { another } else { !first };
         run.cpus.host.note_completion(cpu, done, op, found, !ring);
-        if matches!(run.threads[thread as usize].mode, Mode::Kernel { .. }) {
+        if by_kernel {
             // What a kernel's thread writes is complete without it.
             record(run, slot, done);
             return;

@@ -24,6 +24,8 @@ pub(super) struct Slot {
     pub(super) posted: Nanos,
     /// The device has completed it.
     pub(super) done: bool,
+    /// The workload knows of its completion.
+    pub(super) is_known: bool,
     /// It failed.
     pub(super) failed: bool,
     /// Its thread slept before it polled.

@@ -78,6 +78,8 @@ fn notify(run: &mut Run<'_>, slot: u32) -> u32 {
     if entry.posted == Nanos::ZERO && run.load.is_open() {
         run.measured.record(&entry, run.now, &run.disk.layer);
     }
-    run.load.completed(entry.thread, run.now, entry.task, run.now.since(entry.submit));
+    if !entry.is_known {
+        run.load.completed(entry.thread, run.now, entry.task, run.now.since(entry.submit));
+    }
     entry.thread
 }
