@@ -25,7 +25,7 @@ pub(crate) fn input(
     line: Option<u32>,
     key: Option<&str>,
 ) -> PyErr {
-    let error = InputError::new_err(text.into());
+    let error = InputError::new_err(dumbwaiter_text::shortened(&text.into()).into_owned());
     let value = error.value(py);
     for set in [value.setattr("file", file), value.setattr("line", line), value.setattr("key", key)] {
         if let Err(failed) = set {

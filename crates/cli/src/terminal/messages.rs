@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use dumbwaiter_report::Style;
-use dumbwaiter_text::{escape, escape_styled};
+use dumbwaiter_text::{escape, escape_styled, shortened};
 
 /// Columns of the first screen where stdout is no terminal.
 const SCREEN_COLUMNS: u16 = 80;
@@ -29,7 +29,7 @@ macro_rules! tell {
 
 /// See [`tell!`](crate::tell).
 pub fn tell_line(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", escape(&line.to_string()));
+    let _ = writeln!(io::stderr(), "{}", escape(&shortened(&line.to_string())));
 }
 
 /// The style of tables on this terminal.

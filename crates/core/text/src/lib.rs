@@ -20,4 +20,4 @@ pub use distinct::{check_distinct, same_file};
 pub use file::{OutputFile, check, create_folder, write};
 pub use leftover::remove_leftovers;
 pub use read::{TextError, read_config, read_text};
-pub use terminal::{BOLD, FAINT, RESET, escape, escape_line, escape_styled, say};
+pub use terminal::{BOLD, FAINT, RESET, escape, escape_line, escape_styled, say, shortened};

@@ -3,6 +3,13 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+/// Characters of a line of a message at most; of a longer one beginning and end are shown.
+const LINE_MAX: usize = 2_000;
+const HEAD: usize = 1_200;
+const TAIL: usize = 600;
+/// Lines of a message at most.
+const LINES_MAX: usize = 60;
+
 /// ANSI code that starts bold text.
 pub const BOLD: &str = "\x1b[1m";
 /// ANSI code that starts faint text.
@@ -39,6 +46,30 @@ pub fn escape_styled(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// A message of a bearable length: of a line of more than 2,000 characters beginning and end, of the lines the first 60. What is left
+/// out comes from the input that the message is about.
+pub fn shortened(message: &str) -> Cow<'_, str> {
+    if message.len() <= LINE_MAX {
+        return Cow::Borrowed(message);
+    }
+    let mut lines: Vec<Cow<'_, str>> = message.lines().take(LINES_MAX).map(short_line).collect();
+    let left_out = message.lines().count() - lines.len();
+    if left_out > 0 {
+        lines.push(format!("… ({left_out} lines left out)").into());
+    }
+    Cow::Owned(lines.join("\n"))
+}
+
+fn short_line(line: &str) -> Cow<'_, str> {
+    let length = line.chars().count();
+    if length <= LINE_MAX {
+        return Cow::Borrowed(line);
+    }
+    let at = |n: usize| line.char_indices().nth(n).map_or(line.len(), |(at, _)| at);
+    let (head, tail) = (&line[..at(HEAD)], &line[at(length - TAIL)..]);
+    format!("{head} … ({} characters left out) … {tail}", length - HEAD - TAIL).into()
+}
+
 /// Control characters (C0, DEL, C1), and those that change the direction of the text around them.
 fn is_unsafe(c: char) -> bool {
     let direction =
@@ -63,7 +94,7 @@ fn escape_where(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// Prints a line of the program's own on stderr, control characters escaped. A closed stderr is no error: it must not
 /// keep anyone from restoring what was changed.
 pub fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "dumbwaiter: {}", escape(line));
+    let _ = writeln!(std::io::stderr(), "dumbwaiter: {}", escape(&shortened(line)));
 }
 
 #[cfg(test)]
@@ -83,6 +114,16 @@ mod tests {
     fn only_our_own_styles_pass() {
         let text = format!("{BOLD}name{RESET} \x1b[31mred\x1b");
         assert_eq!(escape_styled(&text), format!("{BOLD}name{RESET} \\u001b[31mred\\u001b"));
+    }
+
+    #[test]
+    fn a_long_message_keeps_its_beginning_and_its_end() {
+        assert_eq!(shortened("bs: \"x\" is not a size"), "bs: \"x\" is not a size");
+        let long = format!("j.fio:2: rw: {:?} is not one of read, write", "ä".repeat(200_000));
+        let short = shortened(&long);
+        assert!(short.starts_with("j.fio:2: rw: \"ä") && short.ends_with("\" is not one of read, write"), "{short}");
+        assert!(short.contains(" … (198241 characters left out) … ") && short.chars().count() < 2_000, "{short}");
+        assert!(shortened(&"line\n".repeat(100_000)).ends_with("line\n… (99940 lines left out)"));
     }
 
     proptest::proptest! {

@@ -14,8 +14,10 @@ pub type NameCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
 /// Most replicates: more are a typing error, and all of them are kept until the end.
 const REPLICATES_MAX: u32 = 10_000;
-/// Most instances of a task: Linux has no more processes by default.
-const INSTANCES_MAX: u32 = 65_535;
+/// Most instances of all tasks: a small Linux has no more processes by default. Each has state of some kilobytes.
+pub(crate) const INSTANCES_MAX: u32 = 32_768;
+/// Most tenants: each has state of some 20 kB, with its latencies.
+const TENANTS_MAX: usize = 4_096;
 /// Most pairs of a CPU and a hardware queue: state is kept for each.
 const CPU_QUEUES_MAX: u32 = 65_536;
 
@@ -125,6 +127,22 @@ impl Scenario {
     fn validate_tenants(&self) -> Result<(), Error> {
         if self.tenants.is_empty() {
             return Err(Error::invalid("scenario", "it has no tasks; give at least one [[task]] or [[tenant]]"));
+        }
+        if self.tenants.len() > TENANTS_MAX {
+            let reason = format!("{} tenants; expected at most {TENANTS_MAX}", self.tenants.len());
+            return Err(Error::invalid("tenant", reason));
+        }
+        // Each is checked below; together they must not be too many either.
+        let mut instances = 0u64;
+        for (_, task) in self.tasks() {
+            instances += u64::from(task.count);
+            if instances > u64::from(INSTANCES_MAX) {
+                let reason = format!(
+                    "count {} makes {instances} instances with the tasks before it; expected at most {INSTANCES_MAX} in all",
+                    task.count
+                );
+                return Err(Error::invalid(format!("task {:?}", task.name), reason));
+            }
         }
         let names: BTreeSet<&str> = self.tenants.iter().map(|t| t.name.as_str()).collect();
         let in_circle = self.tenants_in_circles();

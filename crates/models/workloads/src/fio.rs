@@ -212,11 +212,20 @@ impl Reader {
     /// Applies a section's options. `kb_base` applies to the whole section, wherever it appears.
     fn apply(&mut self, state: &mut JobState, section: &Section) -> Result<(), FioError> {
         let (bases, others): (Vec<&Setting>, Vec<_>) = section.settings.iter().partition(|s| s.key == "kb_base");
-        bases.into_iter().chain(others).try_for_each(|setting| self.set(state, setting))
+        bases.into_iter().chain(others).try_for_each(|setting| {
+            self.set(state, setting).map_err(|error| match &setting.written {
+                // The reason names the value, and with it what its variables hold.
+                Some(written) if !error.reason.starts_with("unknown option") => {
+                    let reason = "the values of its variables, which are not shown, are not what the option takes";
+                    self.error(setting.at, format!("{}={written}: {reason}", setting.key))
+                }
+                _ => error,
+            })
+        })
     }
 
     fn set(&mut self, state: &mut JobState, setting: &Setting) -> Result<(), FioError> {
-        let Setting { at, key, value } = setting;
+        let Setting { at, key, value, .. } = setting;
         let Some(row) = options::find(key).filter(|row| row.in_job_file()) else {
             return Err(self.error(*at, format!("unknown option `{key}`{}", suggest(options::meant(key)))));
         };

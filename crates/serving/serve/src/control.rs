@@ -110,7 +110,7 @@ pub(crate) fn answer_line(inspector: &Inspector, line: &str) -> Value {
         .and_then(|order| inspector.order(order));
     match answer {
         Ok(answer) => json!({ "return": answer }),
-        Err(error) => json!({ "error": error.to_string() }),
+        Err(error) => json!({ "error": dumbwaiter_text::shortened(&error.to_string()) }),
     }
 }
 

@@ -207,11 +207,13 @@ fn render(name: &str, template: &str, own: Shown) -> String {
         ..own
     };
     let tables = include_str!("../../templates/tables.html");
-    environment
+    let page = environment
         .add_template("tables.html", tables)
         .and_then(|()| environment.add_template(name, template))
         .and_then(|()| environment.get_template(name)?.render(all))
-        .expect("the template is part of the program and its context is complete")
+        .expect("the template is part of the program and its context is complete");
+    // Names may hold control characters, which a terminal would obey if the page is printed. In scripts the escapes mean the same.
+    dumbwaiter_text::escape(&page).into_owned()
 }
 
 /// Writes the report to a file, completely or not at all.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use crate::validate::INSTANCES_MAX;
 use crate::{Scenario, Task, Work};
 use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
 use dumbwaiter_controllers::TenantControls;
@@ -88,6 +89,9 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
                     builder.add(&to, name, Thread { workload, depth, mode, closed, ..Thread::idle() });
                 }
                 Work::Fio(_) => builder.add(&to, name, Thread::idle()),
+            }
+            if builder.threads.len() > INSTANCES_MAX as usize {
+                return Err(Error::Threads { task: task.name.clone(), most: INSTANCES_MAX });
             }
         }
     }

@@ -14,6 +14,14 @@ pub enum Error {
         /// The defect.
         cause: BuildError,
     },
+    /// Applications and tasks make too many threads.
+    #[error("task `{task}`: with it there are over {most} threads; expected at most {most}")]
+    Threads {
+        /// The task.
+        task: String,
+        /// The most.
+        most: u32,
+    },
     /// A trace cannot be read.
     #[error("{0}")]
     Trace(std::sync::Arc<traces::Error>),

@@ -171,12 +171,13 @@ fn of_command(command: &Command, all: &mut Sections) -> Result<(), Wrong> {
             continue;
         }
         let value = value.unwrap_or_else(|| "1".to_string());
-        let value = variables(key, &value, all).map_err(|reason| (at(*line), reason))?;
+        let written = value;
+        let value = variables(key, &written, all).map_err(|reason| (at(*line), reason))?;
         if key == "name" {
             all.found.push(section(*line, &value));
             continue;
         }
-        let setting = Setting { at: at(*line), key: key.to_string(), value };
+        let setting = Setting::new(at(*line), key, &written, value);
         all.found.last_mut().expect("[global] is there").settings.push(setting);
     }
     if !only.is_empty() {

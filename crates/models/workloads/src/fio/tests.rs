@@ -119,6 +119,19 @@ fn variables_come_from_the_environment() {
         .unwrap_err()
         .to_string();
     assert_eq!(error, r#"j.fio:2: "${SZIE}": the environment variable "SZIE" is not set"#);
+    let secret = |name: &str| (name == "TOKEN").then(|| "hunter2:x".to_string());
+    for option in [
+        "rw=${TOKEN}",
+        "bs=${TOKEN}",
+        "bssplit=${TOKEN}",
+        "cpus_allowed=${TOKEN}",
+        "zonemode=${TOKEN}",
+        "ioengine=a${TOKEN}",
+    ] {
+        let outside = Outside { variable: &secret, ..Outside::NOTHING };
+        let error = parse(&format!("[j]\n{option}\n"), "j.fio", &outside).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("j.fio:2: {option}: ")) && !error.contains("hunter2"), "{error}");
+    }
     assert_eq!(refused("[j]\nsize=${SIZE\n"), r#"j.fio:2: "${SIZE" has a ${ without its }"#);
 }
 

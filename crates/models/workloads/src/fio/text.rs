@@ -16,6 +16,16 @@ pub(super) struct Setting {
     pub(super) at: At,
     pub(super) key: String,
     pub(super) value: String,
+    /// The value as it is written, where that has variables: no message shows what they hold.
+    pub(super) written: Option<String>,
+}
+
+impl Setting {
+    /// `written`: the value before its variables were filled in.
+    pub(super) fn new(at: At, key: &str, written: &str, value: String) -> Setting {
+        let written = (written != value).then(|| written.to_string());
+        Setting { at, key: key.to_string(), value, written }
+    }
 }
 
 /// A title and the settings below it.
@@ -65,10 +75,9 @@ impl<'a> Sections<'a> {
                 self.include(name.trim(), at, depth)?;
                 continue;
             }
-            let (key, value) = match content.split_once('=') {
-                Some((key, value)) => (key.trim(), expand(value.trim(), self.outside).map_err(|reason| (at, reason))?),
-                None => (content, "1".to_string()),
-            };
+            let (key, written) =
+                content.split_once('=').map_or((content, "1"), |(key, value)| (key.trim(), value.trim()));
+            let value = expand(written, self.outside).map_err(|reason| (at, reason))?;
             if key.is_empty() || key.contains(char::is_whitespace) {
                 return Err((at, format!("{content:?} is not an option such as bs=4k")));
             }
@@ -76,7 +85,7 @@ impl<'a> Sections<'a> {
                 let expected = "put [global] or a job's name above it";
                 return Err((at, format!("{key} appears before the first section; {expected}")));
             };
-            section.settings.push(Setting { at, key: key.to_string(), value });
+            section.settings.push(Setting::new(at, key, written, value));
         }
         Ok(())
     }
