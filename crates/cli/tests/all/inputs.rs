@@ -79,7 +79,7 @@ fn nonsense_has_bounds() {
         file(&dir, name, text.as_bytes())
     };
     refused(&compare(&with("bs.toml", "", "bs = \"2g\""), &[]), &["bs", "1 GiB"]);
-    refused(&compare(&with("count.toml", "", "count = 65536"), &[]), &["65536", "65535"]);
+    refused(&compare(&with("count.toml", "", "count = 65536"), &[]), &["65536", "32768"]);
     let cpus = with("cpus.toml", "[host]\ncpus = 1000\nhw_queues = 1000\n", "");
     refused(&compare(&cpus, &[]), &["1000 CPUs", "65536"]);
     let mut long = b"# ".to_vec();
@@ -98,14 +98,14 @@ fn nonsense_has_bounds() {
 fn checks_of_large_scenarios_take_linear_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut chain = "duration = \"10ms\"\n".to_owned();
-    for i in 0..20_000 {
-        let parent = if i > 0 { format!("parent = \"t{}\"\n", i - 1) } else { "parent = \"t19999\"\n".to_owned() };
+    for i in 0..4_000 {
+        let parent = if i > 0 { format!("parent = \"t{}\"\n", i - 1) } else { "parent = \"t3999\"\n".to_owned() };
         chain += &format!("[[tenant]]\nname = \"t{i}\"\n{parent}");
     }
     refused(&["compare", &file(&dir, "chain.toml", chain.as_bytes())], &["contains itself"]);
-    let jobs: String = (0..20_000).map(|i| format!("[j]\nstonewall\nrw=read\ncgroup=c{i}\n")).collect();
+    let jobs: String = (0..4_000).map(|i| format!("[j]\nstonewall\nrw=read\ncgroup=c{i}\n")).collect();
     let jobs = file(&dir, "many.fio", format!("[global]\nruntime=1\n{jobs}").as_bytes());
-    assert!(ok(&compare(&jobs, &["--print-config"])).contains("c19999"));
+    assert!(ok(&compare(&jobs, &["--print-config"])).contains("c3999"));
 }
 
 #[test]

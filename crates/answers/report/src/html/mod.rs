@@ -27,7 +27,7 @@ use dumbwaiter_measure::{Difference, RunResult, latency_text};
 use figure::{Figure, Group};
 use figures::figures;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value as Shown, context};
+use minijinja::{AutoEscape, Environment, Value as Shown, context, escape_formatter};
 use palette::{Look, label, looks};
 use serde::Serialize;
 use std::io::Write;
@@ -199,6 +199,11 @@ fn class_lines(document: &Document, rankings: &[Ranking]) -> Vec<String> {
 fn render(name: &str, template: &str, own: Shown) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    // Names may hold control characters, which a terminal would obey if the page is printed.
+    environment.set_formatter(|out, state, value| match value.as_str().filter(|_| !value.is_safe()) {
+        Some(text) => escape_formatter(out, state, &Shown::from(dumbwaiter_text::escape(text))),
+        None => escape_formatter(out, state, value),
+    });
     environment.add_filter("word_columns", |rows: Vec<Vec<String>>| word_columns(&rows));
     let all = context! {
         style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
@@ -207,13 +212,11 @@ fn render(name: &str, template: &str, own: Shown) -> String {
         ..own
     };
     let tables = include_str!("../../templates/tables.html");
-    let page = environment
+    environment
         .add_template("tables.html", tables)
         .and_then(|()| environment.add_template(name, template))
         .and_then(|()| environment.get_template(name)?.render(all))
-        .expect("the template is part of the program and its context is complete");
-    // Names may hold control characters, which a terminal would obey if the page is printed. In scripts the escapes mean the same.
-    dumbwaiter_text::escape(&page).into_owned()
+        .expect("the template is part of the program and its context is complete")
 }
 
 /// Writes the report to a file, completely or not at all.
@@ -440,6 +443,14 @@ mod tests {
         let json = &json[..json.find("</script>").unwrap()];
         let read: Document = serde_json::from_str(json).unwrap();
         assert_eq!(read.to_json(), d.to_json());
+    }
+
+    #[test]
+    fn control_characters_of_names_are_shown() {
+        let mut d = document();
+        d.scenario["name"] = "x\x1b[31m".into();
+        let page = html(&d);
+        assert!(!page.replace(&plotly_script(), "").contains('\x1b') && page.contains("x\\u001b[31m"));
     }
 
     #[test]
