@@ -152,7 +152,7 @@ fn a_groups_flusher_writes_what_the_group_dirtied() {
     files[0].write(0, 8, Nanos::ZERO);
     files[1].write(512, 4, Nanos::ZERO);
     c.sync();
-    let mut sectors = |group: &PageCache| {
+    let sectors = |group: &PageCache| {
         let mut flusher = group.flusher();
         std::iter::from_fn(move || match flusher.next(Nanos::ZERO) {
             Next::Issue(want) => Some((want.sector, want.sectors)),
