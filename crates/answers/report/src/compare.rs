@@ -137,7 +137,6 @@ fn verdict_text(place: &str, verdict: &Verdict, around: Option<&str>, style: Sty
     let said_below = verdict.decision == Decision::TooShort || verdict.confidence == Confidence::Open;
     let head = match style.width.is_some() && said_below {
         true => format!("{place}: {}", headline(verdict)),
-        false if style.width.is_some() => format!("{place}: {} ({})", headline(verdict), in_short(&verdict.certainty)),
         false => format!("{place}: {} ({})", headline(verdict), verdict.certainty),
     };
     let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
@@ -150,14 +149,6 @@ fn verdict_text(place: &str, verdict: &Verdict, around: Option<&str>, style: Sty
     }
     text += &first_commands(&verdict.apply, &verdict.undo, style);
     if style.width.is_none() { text + "\n" } else { text }
-}
-
-/// The number behind a verdict as short as a headline needs it: `at least 97 % lower latency`.
-fn in_short(certainty: &str) -> String {
-    match certainty.strip_prefix("worth at least a").map(|rest| rest.trim_start_matches('n')) {
-        Some(rest) => format!("at least{rest}"),
-        None => certainty.to_owned(),
-    }
 }
 
 /// On a first screen the commands that try a result; those for every boot and those that take it back are longer.

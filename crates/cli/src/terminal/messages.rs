@@ -29,7 +29,7 @@ macro_rules! tell {
 
 /// See [`tell!`](crate::tell).
 pub fn tell_line(line: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", escape(&shortened(&line.to_string())));
+    let _ = writeln!(io::stderr(), "{}", escape(&line.to_string()));
 }
 
 /// The style of tables on this terminal.
@@ -47,7 +47,8 @@ pub fn screen(wide: bool) -> Style {
     Style { width: (!wide).then(|| style.width.unwrap_or(SCREEN_COLUMNS).max(SCREEN_COLUMNS_MIN)), ..style }
 }
 
-/// The error and its causes in one line, each part once: many errors name their cause themselves.
+/// The error and its causes in one line, each part once: many errors name their cause themselves. What it quotes from the
+/// input is shortened.
 pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -58,5 +59,5 @@ pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
         }
         cause = error.source();
     }
-    text
+    shortened(&text).into_owned()
 }

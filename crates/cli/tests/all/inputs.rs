@@ -80,6 +80,17 @@ fn nonsense_has_bounds() {
     };
     refused(&compare(&with("bs.toml", "", "bs = \"2g\""), &[]), &["bs", "1 GiB"]);
     refused(&compare(&with("count.toml", "", "count = 65536"), &[]), &["65536", "32768"]);
+    let tables = |n: usize, table: &str| (0..n).map(|i| table.replace('#', &i.to_string())).collect::<String>();
+    let bomb = tables(200, "[[task]]\nname = \"t#\"\nrw = \"read\"\ncount = 300\n");
+    refused(&compare(&file(&dir, "bomb.toml", bomb.as_bytes()), &[]), &["t109", "33000 instances", "32768"]);
+    let many = tables(4_097, "[[tenant]]\nname = \"t#\"\n");
+    refused(&compare(&file(&dir, "tenants.toml", many.as_bytes()), &[]), &["4097 tenants", "4096"]);
+    let apps = "duration = \"1s\"\n[[task]]\nname = \"readers\"\napp = \"10r-seq\"\ncount = 4000\n";
+    refused(&compare(&file(&dir, "apps.toml", apps.as_bytes()), &[]), &["readers", "32768 threads"]);
+    let long = format!("[a]\nrw={}\n", "y".repeat(200_000));
+    let out = dumbwaiter(&["compare", &file(&dir, "long.fio", long.as_bytes())]);
+    let said = text(&out.stderr);
+    assert!(said.len() < 3_000 && said.contains("long.fio:2: rw") && said.contains("randread"), "{said}");
     let cpus = with("cpus.toml", "[host]\ncpus = 1000\nhw_queues = 1000\n", "");
     refused(&compare(&cpus, &[]), &["1000 CPUs", "65536"]);
     let mut long = b"# ".to_vec();
@@ -98,14 +109,14 @@ fn nonsense_has_bounds() {
 fn checks_of_large_scenarios_take_linear_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut chain = "duration = \"10ms\"\n".to_owned();
-    for i in 0..4_000 {
-        let parent = if i > 0 { format!("parent = \"t{}\"\n", i - 1) } else { "parent = \"t3999\"\n".to_owned() };
+    for i in 0..4_096 {
+        let parent = if i > 0 { format!("parent = \"t{}\"\n", i - 1) } else { "parent = \"t4095\"\n".to_owned() };
         chain += &format!("[[tenant]]\nname = \"t{i}\"\n{parent}");
     }
     refused(&["compare", &file(&dir, "chain.toml", chain.as_bytes())], &["contains itself"]);
-    let jobs: String = (0..4_000).map(|i| format!("[j]\nstonewall\nrw=read\ncgroup=c{i}\n")).collect();
+    let jobs: String = (0..4_096).map(|i| format!("[j]\nstonewall\nrw=read\ncgroup=c{i}\n")).collect();
     let jobs = file(&dir, "many.fio", format!("[global]\nruntime=1\n{jobs}").as_bytes());
-    assert!(ok(&compare(&jobs, &["--print-config"])).contains("c3999"));
+    assert!(ok(&compare(&jobs, &["--print-config"])).contains("c4095"));
 }
 
 #[test]

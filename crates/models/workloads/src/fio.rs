@@ -21,7 +21,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::suggest;
 
 use crate::generate::{Extent, JobSpec, Mix};
-use crate::options::{self, Effect, OPTIONS};
+use crate::options::{self, Effect, OPTIONS, OptionRow};
 use dumbwaiter_text::units::Prefixes;
 pub use outside::{Outside, ReadFile};
 pub use shell::is_command_line;
@@ -213,22 +213,23 @@ impl Reader {
     fn apply(&mut self, state: &mut JobState, section: &Section) -> Result<(), FioError> {
         let (bases, others): (Vec<&Setting>, Vec<_>) = section.settings.iter().partition(|s| s.key == "kb_base");
         bases.into_iter().chain(others).try_for_each(|setting| {
-            self.set(state, setting).map_err(|error| match &setting.written {
+            let Setting { at, key, written, .. } = setting;
+            let Some(row) = options::find(key).filter(|row| row.in_job_file()) else {
+                return Err(self.error(*at, format!("unknown option `{key}`{}", suggest(options::meant(key)))));
+            };
+            self.set(state, setting, row).map_err(|error| match written {
                 // The reason names the value, and with it what its variables hold.
-                Some(written) if !error.reason.starts_with("unknown option") => {
+                Some(written) => {
                     let reason = "the values of its variables, which are not shown, are not what the option takes";
-                    self.error(setting.at, format!("{}={written}: {reason}", setting.key))
+                    self.error(*at, format!("{key}={written}: {reason}"))
                 }
-                _ => error,
+                None => error,
             })
         })
     }
 
-    fn set(&mut self, state: &mut JobState, setting: &Setting) -> Result<(), FioError> {
+    fn set(&mut self, state: &mut JobState, setting: &Setting, row: &OptionRow) -> Result<(), FioError> {
         let Setting { at, key, value, .. } = setting;
-        let Some(row) = options::find(key).filter(|row| row.in_job_file()) else {
-            return Err(self.error(*at, format!("unknown option `{key}`{}", suggest(options::meant(key)))));
-        };
         if let Effect::Ignored = row.effect {
             if !self.ignored.iter().any(|(_, other)| other == key) {
                 self.ignored.push((*at, key.clone()));

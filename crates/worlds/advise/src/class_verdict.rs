@@ -6,7 +6,7 @@ use crate::answer::{ClassAnswer, Decision, OnModels, change_text, of_class};
 use crate::confidence::Confidence;
 use crate::ranking::Ranking;
 use crate::row::Worth;
-use crate::sentence::{list, percent, percent_down, with_article};
+use crate::sentence::{list, percent, percent_down};
 use crate::verdict::Verdict;
 
 /// The verdicts for a class, one for each variant of the scenario, by the names under which they stand in a document. None of fewer than
@@ -112,10 +112,7 @@ fn certainty(found: &ClassAnswer, rankings: &[&Ranking], alternatives: &[OnModel
             let gains = |of: &&Option<Worth>| of.is_some_and(|of| of.gain > 0.0);
             let on = alternatives[pick].worth.iter().filter(gains).count();
             let worth = match least > 0.0 {
-                true => {
-                    let less = with_article(&percent_down(-libm::expm1(-least)));
-                    format!("; worth at least {less} lower latency on each")
-                }
+                true => format!("; at least {} lower latency on each", percent_down(-libm::expm1(-least))),
                 false => String::new(),
             };
             format!("better on {}{worth}", count(on, models))

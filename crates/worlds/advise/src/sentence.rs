@@ -27,7 +27,7 @@ pub(crate) fn percent_up(fraction: f64) -> String {
     if tenths < 100.0 { format!("{:.1} %", tenths / 10.0) } else { format!("{:.0} %", (tenths / 10.0).ceil()) }
 }
 
-/// A number with its article: `an 81 %`, `a 12 %`.
+/// What begins with a percentage, with its article: `an 81 % lower latency`, `a 12 % …`.
 pub(crate) fn with_article(number: &str) -> String {
     let whole = number.split(['.', ' ']).next().unwrap_or(number);
     let starts_with_a_vowel = whole.starts_with('8') || whole == "11" || whole == "18";
@@ -46,5 +46,19 @@ pub(crate) fn list(items: &[String]) -> String {
         [] => String::new(),
         [one] => one.clone(),
         [init @ .., last] => format!("{} and {last}", init.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_article_is_that_of_the_spoken_number() {
+        let with = ["81 % less", "8.0 %", "800 %", "11 %", "18 %", "12 %", "1.8 %", "110 %", "96 %"].map(with_article);
+        assert_eq!(
+            with,
+            ["an 81 % less", "an 8.0 %", "an 800 %", "an 11 %", "an 18 %", "a 12 %", "a 1.8 %", "a 110 %", "a 96 %"]
+        );
     }
 }

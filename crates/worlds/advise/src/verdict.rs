@@ -21,7 +21,7 @@ pub struct Verdict {
     pub recommended: Option<String>,
     /// How sure that is.
     pub confidence: Confidence,
-    /// The number behind it, in a clause: `worth at least a 5.3 % lower latency`.
+    /// The number behind it, in a clause: `at least 5.3 % lower latency`.
     pub certainty: String,
     /// The decision in a few words: `change mq-deadline to bfq`.
     #[serde(default)]

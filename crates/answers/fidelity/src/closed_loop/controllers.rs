@@ -249,11 +249,12 @@ fn bios(rows: &[Event]) -> Vec<Bio> {
     let mut cut_off: BTreeMap<i32, usize> = BTreeMap::new();
     // The last piece of each process and where it ends, for rests whose submission has no row.
     let mut last: BTreeMap<i32, (usize, u64)> = BTreeMap::new();
+    let submitted = rows.iter().any(|row| row.name == "bio_submit");
     for row in rows {
         let place = (row.sector, row.op);
-        // What is limited has been submitted before it is queued; the rest is queued at once.
-        let queued_later = || arrived.get(&place).is_some_and(|waiting| !waiting.is_empty());
-        let arrives = row.name == "bio_submit" || row.name == "bio_queue" && !queued_later();
+        // Beside limits, what is limited has been submitted before it is queued; the rest is queued at once.
+        let waits = || submitted && arrived.get(&place).is_some_and(|waiting| !waiting.is_empty());
+        let arrives = row.name == "bio_submit" || row.name == "bio_queue" && !waits();
         let rest = || last.get(&row.pid).filter(|(_, at)| *at == row.sector).map(|(bio, _)| *bio);
         match row.name.as_str() {
             _ if arrives => {

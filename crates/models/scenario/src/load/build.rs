@@ -142,6 +142,8 @@ struct Builder<'a> {
     ids: BTreeMap<&'a str, TenantId>,
     controls: Vec<(TenantId, TenantControls)>,
     cache: Option<PageCache>,
+    /// Each tenant's dirty pages are written back in its own group.
+    by_group: bool,
     /// The tenants with tasks that go through the page cache.
     buffered: BTreeSet<TenantId>,
     tenants: Tenants,
@@ -170,6 +172,7 @@ impl<'a> Builder<'a> {
             ids,
             cache: (host.has_cache || scenario.host.page_cache.is_some())
                 .then(|| PageCache::new(scenario.host.cache(), host.capacity_sectors)),
+            by_group: scenario.has_cgroup_writeback(),
             buffered: BTreeSet::new(),
             tenants,
             tenant_specs,
@@ -246,7 +249,7 @@ impl<'a> Builder<'a> {
 
     /// The page cache as a tenant has it: with write-back in its own group where groups have that.
     fn cache_of(&self, tenant: TenantId) -> Option<PageCache> {
-        let own = if self.scenario.has_cgroup_writeback() { tenant.0 } else { 0 };
+        let own = if self.by_group { tenant.0 } else { 0 };
         self.cache.as_ref().map(|cache| cache.of_group(own))
     }
 
@@ -270,7 +273,7 @@ impl<'a> Builder<'a> {
         if self.cache.is_none() {
             return;
         }
-        if self.scenario.has_cgroup_writeback() {
+        if self.by_group {
             let tenants = self.buffered.clone();
             tenants.into_iter().for_each(|tenant| self.add_flusher(tenant));
             return;

@@ -97,15 +97,15 @@ impl Words<'_> {
         }
     }
 
-    /// What a gain is worth, in the figure that brings it: `a 16 % lower latency`.
+    /// What a gain is worth, in the figure that brings it: `16 % lower latency`.
     fn worth(&self, gain: f64, of: &Against, round: fn(f64) -> String) -> String {
         let rates = self.field.objective.rates;
         let by_rate = rates.throughput * of.rate;
         let by_latency = -rates.latency * of.latency;
         if by_rate > by_latency || self.field.goal == Goal::Throughput {
-            format!("{} higher throughput", with_article(&round(libm::expm1(gain / rates.throughput))))
+            format!("{} higher throughput", round(libm::expm1(gain / rates.throughput)))
         } else {
-            format!("{} lower latency", with_article(&round(-libm::expm1(-gain / rates.latency))))
+            format!("{} lower latency", round(-libm::expm1(-gain / rates.latency)))
         }
     }
 
@@ -122,10 +122,10 @@ impl Words<'_> {
                 match change.lo {
                     lo if change.n < 2 => format!(
                         "one run of each; worth {} as it looks{}",
-                        self.worth(change.gain, change, percent),
+                        with_article(&self.worth(change.gain, change, percent)),
                         if lo > 0.0 { "" } else { ", or nothing" }
                     ),
-                    lo if lo > 0.0 => format!("worth at least {}", self.worth(lo, change, percent_down)),
+                    lo if lo > 0.0 => format!("at least {}", self.worth(lo, change, percent_down)),
                     lo => format!("a loss of more than {} is ruled out", percent_up(-libm::expm1(lo))),
                 }
             }

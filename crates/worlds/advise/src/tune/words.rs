@@ -8,7 +8,7 @@ use super::search::{Choice, Outcome};
 use crate::answer::Rates;
 use crate::focus::Focus;
 use crate::metric::{Metric, Unit};
-use crate::sentence::{list, p_text, percent, percent_down, signed};
+use crate::sentence::{list, p_text, percent, percent_down, signed, with_article};
 
 /// `p99 latency of interactive 12.1 ms in place of 18.0 ms under bfq (-33 %, with 95 % confidence -40 % to -25 %,
 /// p < 0.001, 10 held-out seeds)`.
@@ -52,8 +52,8 @@ pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>,
                     String::new()
                 };
                 format!(
-                    "; all in all worth a {} lower latency{least}, where {}",
-                    percent(lower(of.gain)),
+                    "; all in all worth {} lower latency{least}, where {}",
+                    with_article(&percent(lower(of.gain))),
                     rates.words()
                 )
             });
