@@ -113,6 +113,7 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
     settings.insecure |= args.insecure;
     settings.control = args.control.clone().or(settings.control);
     settings.http = args.http.or(settings.http);
+    settings.http_hosts.extend(args.http_hosts.iter().cloned());
     settings.max_connections = args.max_connections.unwrap_or(settings.max_connections);
     settings.grace_s = args.grace.unwrap_or(settings.grace_s);
     settings.user = args.user.clone().or(settings.user);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dumbwaiter_experiment::Control;
-use dumbwaiter_text::OutputFile;
+use dumbwaiter_text::{Entry, OutputFile};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
 /// Locks the manifest of a folder until the file is closed. The lock is the process's own: unlike that of `flock`, it does not
 /// live on in a process that was forked when this one is killed.
 fn lock_manifest(folder: &Path) -> Result<Option<File>, Error> {
-    let Ok(file) = File::options().write(true).open(folder.join(MANIFEST)) else { return Ok(None) };
+    let Ok(file) = Entry::find(&folder.join(MANIFEST)).and_then(|manifest| manifest.open()) else { return Ok(None) };
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::Folder {

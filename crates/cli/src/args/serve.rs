@@ -75,6 +75,9 @@ pub(crate) struct Serve {
     /// Serve metrics and the live page
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,
+    /// A name by which browsers and scrapers call that address, beside `localhost` and addresses; may be repeated
+    #[arg(long = "http-host", value_name = "NAME")]
+    pub(crate) http_hosts: Vec<String>,
     /// Serve an emulated SSD to four tenants with load, and show their shares
     #[arg(long, conflicts_with_all = ["target", "emulate", "exports", "config", "unix", "tcp", "vhost_user"])]
     pub(crate) demo: bool,

@@ -79,7 +79,8 @@ impl OutputFile {
                 remove_from(&folder, path.parent().unwrap_or(Path::new("")));
                 let inside = fstat(&folder)?;
                 let replaced = there.filter(|old| {
-                    FileType::from_raw_mode(old.st_mode) == FileType::RegularFile && !folder::is_planted(&inside, old)
+                    FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
+                        && !folder::is_of_a_third(&inside, old)
                 });
                 // Permissions are no wider before it is complete than afterwards.
                 let mode = if replaced.is_some() { 0o600 } else { 0o666 };
@@ -153,7 +154,12 @@ pub fn check(path: &Path) -> io::Result<()> {
 
 /// Makes a folder, and those above it, where they are missing.
 pub fn create_folder(path: &Path) -> io::Result<()> {
-    folder::open(path, true).map(drop)
+    folder::open(path, Some(folder::OPEN_TO_ALL)).map(drop)
+}
+
+/// As [`create_folder`]; what is made is for its owner alone.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    folder::open(path, Some(0o700)).map(drop)
 }
 
 fn place(path: &Path) -> io::Result<Place> {
@@ -172,7 +178,7 @@ fn place(path: &Path) -> io::Result<Place> {
         FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
         FileType::BlockDevice => Err(io::Error::other("it is a block device; expected the name of a file")),
         _ if folder::is_planted(&fstat(&folder)?, &there) => {
-            let text = "it is a special file that belongs to another user, in a folder that others may write to";
+            let text = "it is a special file that belongs to another user; expected the name of a file, or a folder of your own";
             Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
         }
         _ => Ok(Place::Special(folder, name)),

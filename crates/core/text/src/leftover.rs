@@ -33,7 +33,7 @@ fn is_ours(name: &str) -> bool {
 /// Removes the unfinished files that runs of this user left in a folder when they were killed, and says each on stderr.
 /// A file that is being written is locked by its writer, and stays.
 pub fn remove_leftovers(dir: &Path) -> io::Result<()> {
-    remove_from(&folder::open(dir, false)?, dir);
+    remove_from(&folder::open(dir, None)?, dir);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown, symlin
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use dumbwaiter_text::{OutputFile, check, create_folder, write};
+use dumbwaiter_text::{Entry, OutputFile, check, create_folder, write};
 
 /// A user who is not us.
 const STRANGER: u32 = 65534;
@@ -333,4 +333,47 @@ fn the_next_run_removes_what_a_killed_one_left_and_nothing_else() {
     ];
     expected.sort_unstable();
     assert_eq!(names(dir.path()), expected);
+}
+
+/// A folder of a stranger's own, as their home is, in which they placed links and a FIFO before root writes there.
+#[test]
+fn in_a_folder_of_another_user_nothing_of_theirs_is_followed() {
+    let Some(home) = shared_folder() else { return };
+    fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+    lchown(home.path(), Some(STRANGER), Some(STRANGER)).unwrap();
+    let (dir, victim) = victim();
+    let link = home.path().join("tables");
+    plant_link(dir.path(), &link);
+    let denied = |result: io::Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        error.to_string()
+    };
+    let said = denied(put(&link.join("passwd"), "ours"));
+    assert!(said.contains("tables is a link to ") && said.contains("give the path that it leads to"), "{said}");
+    denied(check(&link.join("passwd")));
+    denied(create_folder(&link.join("new")));
+    denied(dumbwaiter_text::create_private_folder(&link));
+    denied(dumbwaiter_text::remove(&link.join("passwd")));
+    denied(Entry::find(&link.join("passwd")).map(drop));
+    assert_eq!(
+        (names(dir.path()), fs::read_to_string(&victim).unwrap()),
+        (vec!["passwd".to_owned()], "precious".into())
+    );
+    let fifo = home.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    lchown(&fifo, Some(STRANGER), Some(STRANGER)).unwrap();
+    denied(put(&fifo, "x"));
+    // A file without a link on the way is theirs to have.
+    put(&home.path().join("r.json"), "for them").unwrap();
+    // A link is removed, not what it leads to; a lock does not go through it.
+    plant_link(&victim, &home.path().join("lock"));
+    let lock = Entry::find(&home.path().join("lock")).unwrap();
+    assert!(lock.open().is_err() && lock.path().starts_with("/proc/self/fd"));
+    lock.remove().unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    // Where nobody else can change the way, the path is as it was given.
+    let own = dir.path().join("passwd");
+    assert_eq!(Entry::find(&own).unwrap().path(), own);
+    assert!(Entry::find(&own).unwrap().open().is_ok());
 }

@@ -36,6 +36,8 @@ pub struct PilotConfig {
     pub control: PathBuf,
     /// Address for metrics over HTTP.
     pub http: Option<SocketAddr>,
+    /// Names by which that address may be called, beside `localhost` and addresses.
+    pub http_hosts: Vec<String>,
     /// Which decisions are logged.
     pub log: LogLevel,
     /// Restore the settings at the end.
@@ -125,6 +127,8 @@ struct File {
     control: Option<PathBuf>,
     http: Option<SocketAddr>,
     #[serde(default)]
+    http_hosts: Vec<String>,
+    #[serde(default)]
     log: LogLevel,
     restore: Option<bool>,
     state: Option<PathBuf>,
@@ -152,6 +156,7 @@ impl PilotConfig {
         Ok(PilotConfig {
             control: file.control.unwrap_or_else(|| DEFAULT_CONTROL.into()),
             http: file.http,
+            http_hosts: file.http_hosts,
             log: file.log,
             restore: file.restore.unwrap_or(true),
             state: file.state.unwrap_or_else(|| DEFAULT_STATE.into()),

@@ -94,8 +94,7 @@ impl ControlSocket {
     pub(crate) fn start(path: &Path, board: SharedBoard) -> Result<ControlSocket, Error> {
         let failed = |source| Error::Io { what: path.display().to_string(), source };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-            use std::os::unix::fs::DirBuilderExt;
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+            dumbwaiter_text::create_private_folder(folder).map_err(failed)?;
         }
         let listener = dumbwaiter_linux::service::bind_unix(path).map_err(failed)?;
         let threads = ClientThreads::start("control", listener, CLIENTS_MAX, move |client| {
@@ -108,7 +107,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = dumbwaiter_text::remove(&self.path);
     }
 }
 

@@ -80,7 +80,7 @@ pub fn run(
     let _http = match config.http.filter(|_| !options.once) {
         Some(address) => {
             let board = board.clone();
-            let server = HttpServer::start(address, move |path| answer(path, &board))
+            let server = HttpServer::start(address, &config.http_hosts, move |path| answer(path, &board))
                 .map_err(|source| Error::Io { what: format!("http = \"{address}\""), source })?;
             log(&format!("metrics: http://{}/metrics", server.address()));
             Some(server)

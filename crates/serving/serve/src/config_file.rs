@@ -33,6 +33,8 @@ struct File {
     keep_devices: bool,
     control: Option<PathBuf>,
     http: Option<Address>,
+    #[serde(default)]
+    http_hosts: Vec<String>,
     max_connections: Option<u32>,
     connection_requests: Option<u32>,
     memory: Option<Bytes>,
@@ -67,6 +69,7 @@ impl ServeSettings {
             keep_devices: file.keep_devices,
             control: file.control,
             http: file.http.map(|address| address.0),
+            http_hosts: file.http_hosts,
             max_connections: file.max_connections.unwrap_or(default.max_connections),
             connection_requests: file.connection_requests.unwrap_or(default.connection_requests),
             memory: file.memory.map_or(default.memory, |bytes| bytes.0),

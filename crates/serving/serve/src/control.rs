@@ -133,7 +133,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = dumbwaiter_text::remove(&self.path);
     }
 }
 

@@ -12,8 +12,8 @@ use crate::metrics::openmetrics;
 const PAGE: &str = include_str!("page.html");
 
 /// Starts the thread that answers.
-pub(crate) fn start(address: SocketAddr, inspector: Inspector) -> Result<HttpServer, Error> {
-    HttpServer::start(address, move |path| answer(path, &inspector))
+pub(crate) fn start(address: SocketAddr, hosts: &[String], inspector: Inspector) -> Result<HttpServer, Error> {
+    HttpServer::start(address, hosts, move |path| answer(path, &inspector))
         .map_err(|source| Error::Io { what: format!("--http {address}"), source })
 }
 

@@ -61,6 +61,7 @@ fn fixed_difference(old: &ServeSettings, new: &ServeSettings) -> Option<&'static
         ("vhost_user", old.vhost_user != new.vhost_user),
         ("control", old.control != new.control),
         ("http", old.http != new.http),
+        ("http_hosts", old.http_hosts != new.http_hosts),
         ("keep_devices", old.keep_devices != new.keep_devices),
         ("max_connections", old.max_connections != new.max_connections),
         ("connection_requests", old.connection_requests != new.connection_requests),

@@ -97,7 +97,7 @@ impl Server {
             server.control = Some(ControlSocket::start(path, inspector.clone())?);
         }
         if let Some(address) = server.common.settings.http {
-            server.http = Some(http::start(address, inspector)?);
+            server.http = Some(http::start(address, &server.common.settings.http_hosts, inspector)?);
         }
         if let Some(name) = &server.common.settings.user {
             server.go_on_as(name)?;
@@ -255,7 +255,7 @@ impl Server {
         let _ = rustix::io::write(self.stop.as_fd(), &[1]);
         for socket in self.sockets.drain(..) {
             // It may have been removed.
-            let _ = std::fs::remove_file(socket);
+            let _ = dumbwaiter_text::remove(&socket);
         }
         match self.front.take() {
             Some(front) => front.join().map_err(|_| Error::Gone)?,
@@ -318,12 +318,12 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
 
 /// Makes the folder of the sockets, as services find theirs under /run; the folders above it must be there.
 fn create_folder(folder: &Path) -> Result<(), Error> {
-    match std::fs::create_dir(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Error::io(format!("cannot create the folder {}", folder.display()))(e))
-        }
-        _ => Ok(()),
-    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = match above.metadata() {
+        Ok(_) => dumbwaiter_text::create_folder(folder),
+        Err(e) => Err(e),
+    };
+    made.map_err(Error::io(format!("cannot create the folder {}", folder.display())))
 }
 
 /// A name as a part of a URI.

@@ -261,6 +261,8 @@ pub struct ServeSettings {
     pub control: Option<PathBuf>,
     /// Address of metrics and the live page.
     pub http: Option<SocketAddr>,
+    /// Names by which a browser may call that address, beside `localhost` and addresses.
+    pub http_hosts: Vec<String>,
     /// Connections in all.
     pub max_connections: u32,
     /// Requests that one connection may have under way.
@@ -290,6 +292,7 @@ impl Default for ServeSettings {
             vhost_user: None,
             control: None,
             http: None,
+            http_hosts: Vec::new(),
             max_connections: MAX_CONNECTIONS,
             connection_requests: CONNECTION_REQUESTS,
             memory: MEMORY_BYTES,

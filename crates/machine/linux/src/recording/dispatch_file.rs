@@ -62,7 +62,7 @@ fn hz() -> u64 {
 
 /// Gives both files their names. An older description goes first: it must never stand beside rows that it does not describe.
 fn publish(rows: OutputFile, description: OutputFile, description_path: &Path) -> std::io::Result<()> {
-    match std::fs::remove_file(description_path) {
+    match dumbwaiter_text::remove(description_path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }

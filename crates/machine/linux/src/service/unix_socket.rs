@@ -1,32 +1,34 @@
 //! Unix sockets that a service listens on.
 
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use rustix::fs::{Mode, fchmod};
+use dumbwaiter_text::Entry;
+use rustix::fs::{FileType, Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
 /// A Unix socket for its owner alone. One that a dead service left behind is replaced; a live one's is not
-/// ([`ErrorKind::AddrInUse`]).
+/// ([`ErrorKind::AddrInUse`]). A link on the way that another user may have planted is not followed.
 ///
 /// # Errors
 /// If a service listens there, or those of bind(2).
 pub fn bind_unix(path: &Path) -> Result<UnixListener> {
-    if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-        if UnixStream::connect(path).is_ok() {
+    let entry = Entry::find(path)?;
+    let path = entry.path();
+    if entry.kind()? == Some(FileType::Socket) {
+        if UnixStream::connect(&path).is_ok() {
             return Err(Error::new(
                 ErrorKind::AddrInUse,
                 "another server listens on this socket; stop it or choose another path",
             ));
         }
-        std::fs::remove_file(path)?;
+        entry.remove()?;
     }
-    let address = SocketAddrUnix::new(path)?;
+    let address = SocketAddrUnix::new(&path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // The file gets the mode of the socket: it is never open to others, as it would be between bind and chmod.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;

@@ -57,9 +57,9 @@ impl ServiceUser {
         Err(Error::new(ErrorKind::PermissionDenied, "only root can switch to another user"))
     }
 
-    /// Gives a file to the user.
+    /// Gives a file to the user, who may own its folder already: a link that was put in its place is not followed.
     pub fn own(&self, path: &Path) -> Result<()> {
-        std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
+        std::os::unix::fs::lchown(dumbwaiter_text::Entry::find(path)?.path(), Some(self.uid), Some(self.gid))
     }
 
     /// From now on all threads of the process are the user's, with the user's groups, and without any of root's rights.

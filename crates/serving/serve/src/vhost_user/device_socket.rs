@@ -22,7 +22,7 @@ pub(crate) struct DeviceSocket {
 impl Drop for DeviceSocket {
     fn drop(&mut self) {
         // It may have been removed by hand.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = dumbwaiter_text::remove(&self.path);
     }
 }
 

@@ -95,7 +95,7 @@ fn nothing_is_cut_off_at_any_width_in_either_colour_scheme() {
         // Shares are counted over whole seconds.
         std::thread::sleep(Duration::from_secs(2));
         // One origin for all: only so may a page look into its frames.
-        let both = HttpServer::start("127.0.0.1:0".parse().unwrap(), move |path| match path {
+        let both = HttpServer::start("127.0.0.1:0".parse().unwrap(), &[], move |path| match path {
             "/" => Response::ok("text/html; charset=utf-8", measuring_page()),
             "/page" => get(address, "/"),
             other => get(address, other),

@@ -161,7 +161,7 @@ fn make_journal(path: &Path, bytes: u64) -> Result<OutputFile, Error> {
     let file = OutputFile::create(path).map_err(|e| journal_error(path, &e))?;
     // The one of an earlier run, which has been checked: there may not be room for both.
     if std::fs::symlink_metadata(path).is_ok_and(|old| old.is_file()) {
-        std::fs::remove_file(path).map_err(|e| journal_error(path, &e))?;
+        dumbwaiter_text::remove(path).map_err(|e| journal_error(path, &e))?;
     }
     allocate(file.file(), bytes).map_err(|e| {
         let reason = format!("the journal needs {bytes} bytes (8 for each block of the target): {e}");
