@@ -458,6 +458,7 @@ impl World {
         let config = PilotConfig {
             control: "unused".into(),
             http: None,
+            http_hosts: Vec::new(),
             log: LogLevel::Changes,
             restore: true,
             state: "unused".into(),
