@@ -17,6 +17,9 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
         CtlCommand::Order(order) => order.clone().from_words(),
     };
     let answer = send_order(socket, &order)?;
+    if let Some(why) = answer["not_saved"].as_str() {
+        crate::tell!("done, but it will not last beyond the end of the server: {why}");
+    }
     let ended = if answer["drained"] == false { Ended::Failed } else { Ended::Done };
     if args.json {
         output::print(&output::pretty(&answer)?)?;

@@ -84,7 +84,12 @@ fn reload(args: &Serve, server: &Server) {
         None => Err(anyhow!("the server was started without --config; change it with `dumbwaiter ctl`")),
     };
     match done {
-        Ok(()) => crate::tell!("read the configuration again"),
+        Ok(notes) => {
+            crate::tell!("read the configuration again");
+            for note in notes {
+                crate::tell!("{note}");
+            }
+        }
         Err(error) => crate::tell!("nothing was changed: {}", crate::one_line(&*error)),
     }
     systemd::notify("READY=1");
@@ -112,6 +117,9 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
     }
     settings.insecure |= args.insecure;
     settings.control = args.control.clone().or(settings.control);
+    if let Some(state) = &args.state {
+        settings.state = Some(state.clone()).filter(|state| state.as_os_str() != "none");
+    }
     settings.http = args.http.or(settings.http);
     settings.http_hosts.extend(args.http_hosts.iter().cloned());
     settings.max_connections = args.max_connections.unwrap_or(settings.max_connections);

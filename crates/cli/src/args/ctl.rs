@@ -42,7 +42,7 @@ Examples:
   dumbwaiter ctl --control /run/disks/control top
   dumbwaiter ctl --control /run/disks/control top --once --json
 
-A bar is a tenant's share of the bytes of the last 5 s, its mark the share that its weight asks for.
+A bar is a tenant's share of the bytes of the last 10 s, its mark the share that its weight promises.
 With --json, views are printed as one object a line. q or Ctrl-C ends the view.")]
 pub(crate) struct TopView {
     /// Print one view and exit

@@ -72,6 +72,9 @@ pub(crate) struct Serve {
     /// Accept control commands on this Unix socket; see `dumbwaiter ctl`
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
+    /// Keep what commands change in this file for the next start; none: do not [default: FILE.state beside --config FILE]
+    #[arg(long, value_name = "FILE|none")]
+    pub(crate) state: Option<PathBuf>,
     /// Serve metrics and the live page
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,

@@ -16,25 +16,31 @@ pub fn answer_text(order: &Order, answer: Value, style: Style) -> Result<String,
         Order::Explain { .. } => explanation(&from_value(answer)?),
         Order::Drain { export, .. } => match answer["drained"].as_bool() {
             Some(true) => format!("{export} is drained and removed\n"),
-            _ => format!("{export} still has clients; it takes no new ones. `ctl remove {export} --hard` ends them\n"),
+            _ => format!(
+                "{export} still has clients; it takes no new ones. `ctl remove {export} --hard` ends them, `ctl undrain {export}` lets new ones in\n"
+            ),
         },
+        Order::Save {} => format!("saved to {}\n", answer["saved"].as_str().unwrap_or_default()),
         _ => "done\n".to_owned(),
     })
 }
 
 fn list(answer: &Value, style: Style) -> String {
     let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let header = [
-        ("name", Align::Left),
-        ("size", Align::Right),
-        ("weight", Align::Right),
-        ("connections", Align::Right),
-        ("readonly", Align::Left),
-        ("target", Align::Left),
-    ];
+    let keys = ["name", "size", "weight", "connections", "readonly", "target"];
+    let mut header = vec![("name", Align::Left), ("size", Align::Right), ("weight", Align::Right)];
+    header.extend([("clients", Align::Right), ("readonly", Align::Left), ("target", Align::Left), ("", Align::Left)]);
     let exports = answer.as_array().into_iter().flatten();
-    let rows: Vec<Vec<String>> =
-        exports.map(|export| header.iter().map(|(key, _)| cell(&export[*key])).collect()).collect();
+    let row = |export: &Value| {
+        let mut more = Vec::new();
+        let limit = &export["limit"];
+        more.extend(limit["iops"].as_u64().map(|iops| format!("limit {iops} IOPS")));
+        more.extend(limit["bytes"].as_u64().map(|bytes| format!("limit {bytes} bytes/s")));
+        more.extend(export["reservation"].as_u64().map(|iops| format!("reserved {iops} IOPS")));
+        more.extend((export["draining"] == true).then(|| "draining".to_owned()));
+        keys.iter().map(|key| cell(&export[*key])).chain([more.join(", ")]).collect()
+    };
+    let rows: Vec<Vec<String>> = exports.map(row).collect();
     table(&header, &rows, style)
 }
 
@@ -70,6 +76,12 @@ pub fn disks_text(disks: &[DiskStats], style: Style) -> String {
             ]);
         }
         out += &table(&header, &rows, style);
+        for export in &disk.exports {
+            if let Some(why) = export.shortfall.explanation() {
+                let [has, promised] = [export.received_share, export.promised_share].map(|share| 100.0 * share);
+                out += &format!("short: {} has {has:.1} % of {promised:.1} %: {why}\n", export.name);
+            }
+        }
     }
     out
 }

@@ -20,6 +20,8 @@ const fn limit(name: &'static str, unit: &'static str, help: &'static str) -> Co
 const SETTINGS: &[ControlSetting] = &[
     limit("limit_iops", "IO/s", "the most I/Os of a tenant in a second; 0: any number"),
     limit("limit_bytes", "bytes/s", "the most bytes that a tenant reads and writes in a second; 0: any number"),
+    limit("burst_iops", "IO", "I/Os that its limit lets through at once after a pause; 0: those of 10 ms"),
+    limit("burst_bytes", "bytes", "bytes that its limit lets through at once after a pause; 0: those of 10 ms"),
 ];
 
 /// The name by which a block layer finds the controller.
@@ -30,6 +32,8 @@ pub const NAME: &str = "limits";
 struct Limited {
     /// I/Os and bytes per second, as in [`SETTINGS`].
     buckets: [Option<TokenBucket>; 2],
+    /// I/Os and bytes that pass at once after a pause, where that is set.
+    bursts: [Option<u64>; 2],
     parked: VecDeque<RequestId>,
     /// When the first of them may be let go, as far as is known.
     due: Nanos,
@@ -182,14 +186,30 @@ impl Controller for Limits {
     fn get(&self, scope: Scope, name: &str) -> Option<i128> {
         let Scope::Tenant(tenant) = scope else { return None };
         let which = SETTINGS.iter().position(|setting| setting.tunable.name == name)?;
-        let bucket = self.tenants.get(tenant.0 as usize).and_then(|own| own.buckets[which].as_ref());
-        Some(bucket.map_or(0, |bucket| bucket.per_second().into()))
+        let own = self.tenants.get(tenant.0 as usize);
+        let value = own.and_then(|own| match which {
+            0 | 1 => own.buckets[which].as_ref().map(TokenBucket::per_second),
+            _ => own.bursts[which - 2],
+        });
+        Some(value.unwrap_or(0).into())
     }
 
     fn set(&mut self, scope: Scope, name: &str, value: i128, _now: Nanos) {
         let which = SETTINGS.iter().position(|setting| setting.tunable.name == name);
         if let (Scope::Tenant(tenant), Some(which)) = (scope, which) {
-            self.tenant(tenant).buckets[which] = (value > 0).then(|| TokenBucket::new(value as u64));
+            let own = self.tenant(tenant);
+            let value = (value > 0).then_some(value as u64);
+            if which < 2 {
+                let same = own.buckets[which].as_ref().map(TokenBucket::per_second) == value;
+                if !same {
+                    own.buckets[which] = value.map(|rate| TokenBucket::new(rate, own.bursts[which]));
+                }
+            } else {
+                own.bursts[which - 2] = value;
+                if let Some(bucket) = &mut own.buckets[which - 2] {
+                    bucket.set_burst(value);
+                }
+            }
             // The next tick applies the new limit, also to tenants nested in it.
             self.tenants.iter_mut().for_each(|own| own.due = Nanos::ZERO);
         }

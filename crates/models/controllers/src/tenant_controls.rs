@@ -14,6 +14,10 @@ pub struct TenantControls {
     pub limit_iops: Option<u64>,
     /// The most bytes read and written in a second.
     pub limit_bytes: Option<u64>,
+    /// I/Os that its limit of I/Os lets through at once after a pause; `None`: those of 10 ms.
+    pub burst_iops: Option<u64>,
+    /// Bytes that its limit of bytes lets through at once after a pause; `None`: those of 10 ms.
+    pub burst_bytes: Option<u64>,
     /// Reads and writes in a second that it gets whatever others do.
     pub reservation_iops: Option<u64>,
     /// Its share beside others where io.cost is enabled, 1 to 10000; `None`: its weight.
@@ -32,6 +36,8 @@ pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId,
     let settings = [
         (limits::NAME, "limit_iops", to.limit_iops),
         (limits::NAME, "limit_bytes", to.limit_bytes),
+        (limits::NAME, "burst_iops", to.burst_iops),
+        (limits::NAME, "burst_bytes", to.burst_bytes),
         (reservations::NAME, "reservation_iops", to.reservation_iops),
         (io_cost::NAME, io_cost::WEIGHT, to.io_weight.map(u64::from)),
         (prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0)),

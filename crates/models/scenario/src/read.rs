@@ -54,6 +54,8 @@ struct FileTenant {
     deadline: Option<Time>,
     limit_iops: Option<u64>,
     limit_bytes: Option<Bytes>,
+    burst_iops: Option<u64>,
+    burst_bytes: Option<Bytes>,
     reservation_iops: Option<u64>,
     io_weight: Option<Weight>,
     prio_class: Option<Class>,
@@ -134,6 +136,8 @@ impl FileTenant {
             controls: TenantControls {
                 limit_iops: self.limit_iops,
                 limit_bytes: self.limit_bytes.map(|bytes| bytes.0),
+                burst_iops: self.burst_iops,
+                burst_bytes: self.burst_bytes.map(|bytes| bytes.0),
                 reservation_iops: self.reservation_iops,
                 io_weight: self.io_weight.map(|weight| weight.0),
                 prio_class: self.prio_class.map_or(PrioClass::NoChange, |class| class.0),

@@ -164,11 +164,25 @@ impl Scenario {
             if tenant.deadline == Some(Nanos::ZERO) {
                 return fail("a deadline of 0 refuses every I/O that waits; give a time such as \"10ms\"".to_string());
             }
-            let TenantControls { limit_iops, limit_bytes, reservation_iops, .. } = tenant.controls;
-            let limits =
-                [("limit_iops", limit_iops), ("limit_bytes", limit_bytes), ("reservation_iops", reservation_iops)];
+            let TenantControls { limit_iops, limit_bytes, burst_iops, burst_bytes, reservation_iops, .. } =
+                tenant.controls;
+            let limits = [
+                ("limit_iops", limit_iops),
+                ("limit_bytes", limit_bytes),
+                ("burst_iops", burst_iops),
+                ("burst_bytes", burst_bytes),
+                ("reservation_iops", reservation_iops),
+            ];
             if let Some((key, _)) = limits.into_iter().find(|(_, value)| *value == Some(0)) {
                 return fail(format!("{key} of 0 lets nothing through; give a number from 1, or leave it out"));
+            }
+            for (burst, limit, of) in [
+                ("burst_iops", "limit_iops", [burst_iops, limit_iops]),
+                ("burst_bytes", "limit_bytes", [burst_bytes, limit_bytes]),
+            ] {
+                if of[0].is_some() && of[1].is_none() {
+                    return fail(format!("{burst} is a part of a limit; give {limit} too"));
+                }
             }
             if tenant.controls.io_latency.is_some_and(|target| target < Nanos::from_us(1)) {
                 return fail(

@@ -59,7 +59,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 15)?;
+        let mut tenant = serializer.serialize_struct("tenant", 17)?;
         tenant.serialize_field("name", &self.name)?;
         if self.is_root() {
             tenant.skip_field("weight")?;
@@ -78,11 +78,22 @@ impl Serialize for Tenant {
             Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
             None => tenant.skip_field("deadline")?,
         }
-        let TenantControls { limit_iops, limit_bytes, reservation_iops, io_weight, prio_class, io_max, io_latency } =
-            self.controls;
+        let TenantControls {
+            limit_iops,
+            limit_bytes,
+            burst_iops,
+            burst_bytes,
+            reservation_iops,
+            io_weight,
+            prio_class,
+            io_max,
+            io_latency,
+        } = self.controls;
         for (key, value) in [
             ("limit_iops", limit_iops),
             ("limit_bytes", limit_bytes),
+            ("burst_iops", burst_iops),
+            ("burst_bytes", burst_bytes),
             ("reservation_iops", reservation_iops),
             ("io_weight", io_weight.map(u64::from)),
         ] {

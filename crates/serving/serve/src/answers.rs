@@ -10,7 +10,7 @@ use crate::Error;
 use crate::event::ClientEvent;
 use crate::histogram::LatencyHistogram;
 use crate::order::Order;
-use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
+use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Limit, Question};
 use crate::settings::{DEVICE_DEPTH, DeviceDepth, ExportSettings, place};
 use crate::shard::Shard;
 
@@ -32,6 +32,7 @@ impl Shard {
             Question::Order(order) => return self.carry_out(order),
             Question::CheckReload(target) => self.check_reload(&target)?,
             Question::Reload(target) => return Ok(Answer::Settings(Box::new(self.reload(&target)?))),
+            Question::Settings => return Ok(Answer::Settings(Box::new(self.current_settings()))),
             Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
         }
         Ok(Answer::Done)
@@ -45,8 +46,12 @@ impl Shard {
             Order::Set { export: Some(export), settings, .. } => self.set(&export, &settings)?,
             Order::Set { export: None, settings, disk } => return self.carry_out(Order::of_disk(&settings, disk)?),
             Order::SetWeight { export, weight } => self.volume.set_weight(self.find(&export)?, weight)?,
+            Order::SetLimit { export, iops: None, bytes: None } => self.change(&export, |settings| {
+                (settings.limit_iops, settings.limit_bytes) = (None, None);
+            })?,
             Order::SetLimit { export, iops, bytes } => self.change(&export, |settings| {
-                (settings.limit_iops, settings.limit_bytes) = (iops, bytes);
+                settings.limit_iops = iops.or(settings.limit_iops);
+                settings.limit_bytes = bytes.or(settings.limit_bytes);
             })?,
             Order::SetReservation { export, iops } => {
                 self.change(&export, |settings| settings.reservation_iops = iops)?;
@@ -56,12 +61,16 @@ impl Shard {
                 let now = self.volume.disk.now();
                 let set = self.volume.disk.layer_mut().set_tunable(now, &name, i128::from(value));
                 set.map_err(|e| Error::Scheduler(e.to_string()))?;
+                self.remember_setting(&name, value);
             }
             Order::SetDepth { depth, .. } => self.set_depth(depth)?,
             Order::Add { export, .. } => self.add(export)?,
             Order::Remove { export, hard } => self.remove(&export, hard)?,
             // Who gave the order waits until the export is gone.
             Order::Drain { export, .. } => self.remove(&export, false)?,
+            Order::Undrain { export } => self.undrain(&export)?,
+            // These are about all disks.
+            Order::Save {} | Order::Reset {} => {}
             Order::Resize { export, size } => self.resize(&export, size)?,
         }
         Ok(Answer::Done)
@@ -74,10 +83,12 @@ impl Shard {
     /// Changes the settings of a tenant, or refuses all of the change.
     pub(crate) fn change(&mut self, export: &str, change: impl FnOnce(&mut ExportSettings)) -> Result<(), Error> {
         let index = self.find(export)?;
-        let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
+        let Some(tenant) = self.volume.tenant(index) else { return Err(Error::Gone) };
         let mut settings = tenant.settings.clone();
         change(&mut settings);
         settings.check()?;
+        self.check_reservations(std::iter::once(&settings))?;
+        let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
         tenant.settings = settings;
         self.volume.apply_limits(index);
         Ok(())
@@ -90,6 +101,20 @@ impl Shard {
         self.choice = choice;
         self.ordered_switches += 1;
         Ok(())
+    }
+
+    /// A setting that a command changed is a part of the scheduler's name from now on.
+    fn remember_setting(&mut self, name: &str, value: i64) {
+        let own = self.choice.entry().name;
+        let settings = self.choice.label().strip_prefix(own).unwrap_or_default().trim_start_matches(':');
+        let others = settings.split(',').filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(name));
+        let settings: Vec<&str> = others.collect();
+        let changed = format!("{name}={value}");
+        let text = format!("{own}:{}", settings.into_iter().chain([changed.as_str()]).collect::<Vec<_>>().join(","));
+        // A setting that only a running scheduler has cannot be chosen.
+        if let Ok(choice) = dumbwaiter_schedulers::Choice::parse(&text) {
+            self.choice = choice;
+        }
     }
 
     pub(crate) fn set_depth(&mut self, depth: DeviceDepth) -> Result<(), Error> {
@@ -186,6 +211,21 @@ impl Shard {
         Ok(())
     }
 
+    /// Takes clients of an export again that was to go.
+    fn undrain(&mut self, export: &str) -> Result<(), Error> {
+        let leaving = self.volume.tenants().find(|(_, tenant)| tenant.settings.name == export && tenant.leaving);
+        let Some((index, _)) = leaving else {
+            return Err(match self.volume.find(export) {
+                Some(_) => Error::Export { export: export.to_owned(), what: "it is not being drained".into() },
+                None => Error::NoExport(export.to_owned()),
+            });
+        };
+        if let Some(tenant) = self.volume.tenant_mut(index) {
+            tenant.leaving = false;
+        }
+        self.publish(index)
+    }
+
     pub(crate) fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
         if export.ublk.is_some() {
             let what =
@@ -193,6 +233,7 @@ impl Shard {
                     .into();
             return Err(Error::Export { export: export.name, what });
         }
+        self.check_reservations(std::iter::once(&export))?;
         let index = self.volume.add_tenant(export)?;
         self.publish(index).inspect_err(|_| {
             if let Some(tenant) = self.volume.tenant(index) {
@@ -247,7 +288,7 @@ impl Shard {
 
     fn stats(&self) -> DiskStats {
         let (disk, layer) = (&self.volume.disk, self.volume.disk.layer());
-        let (shares, pv) = self.shares.shares(self.volume.tenants());
+        let (shares, pv) = self.current_shares();
         let oldest = self.volume.oldest();
         let exports = self.volume.tenants().map(|(index, tenant)| {
             let share = shares.get(&index).copied().unwrap_or_default();
@@ -260,10 +301,19 @@ impl Shard {
                 ublk: settings.ublk,
                 weight: settings.weight,
                 effective_weight: layer.tenants().tenant(tenant.id).map_or(settings.weight, |own| own.weight),
+                limit: Limit {
+                    iops: settings.limit_iops,
+                    bytes: settings.limit_bytes,
+                    burst_iops: settings.burst_iops,
+                    burst_bytes: settings.burst_bytes,
+                },
                 limit_iops: settings.limit_iops,
                 limit_bytes: settings.limit_bytes,
+                reservation: settings.reservation_iops,
                 reservation_iops: settings.reservation_iops,
+                over_commit: settings.over_commit,
                 connections: tenant.connections,
+                draining: tenant.leaving,
                 leaving: tenant.leaving,
                 outstanding: tenant.outstanding,
                 oldest_ms: ms(oldest[index as usize]),
@@ -280,10 +330,14 @@ impl Shard {
                 throttled_s: self.volume.parked_ns(tenant.id) as f64 / 1e9,
                 iops: share.iops,
                 bytes_per_s: share.bytes_per_s,
+                promised_share: share.promised,
+                received_share: share.share,
+                shortfall: share.shortfall,
                 share: share.share,
-                due: share.due,
-                p50_ms: tenant.latency.quantile(0.5).map(ms),
-                p99_ms: tenant.latency.quantile(0.99).map(ms),
+                due: share.due(),
+                short_s: tenant.short_s,
+                p50_ms: tenant.recent_quantile(0.5).map(ms),
+                p99_ms: tenant.recent_quantile(0.99).map(ms),
                 latency_buckets: metric_buckets(&tenant.latency),
                 latency_sum_s: tenant.latency.sum_ns() as f64 / 1e9,
                 latency_count: tenant.latency.count(),
@@ -298,6 +352,7 @@ impl Shard {
             device_depth: layer.config().setup.device_depth,
             in_device: layer.in_device(),
             queued: layer.queued(),
+            shown_iops: self.shown_iops(),
             pv: Some(pv).filter(|pv| pv.is_finite()),
             buffer_bytes: self.volume.buffers.used_bytes(),
             free_buffer_bytes: self.volume.buffers.free_bytes(),

@@ -32,6 +32,7 @@ struct File {
     #[serde(default)]
     keep_devices: bool,
     control: Option<PathBuf>,
+    state: Option<PathBuf>,
     http: Option<Address>,
     #[serde(default)]
     http_hosts: Vec<String>,
@@ -68,6 +69,7 @@ impl ServeSettings {
             vhost_user: file.vhost_user,
             keep_devices: file.keep_devices,
             control: file.control,
+            state: state_path(file.state, path),
             http: file.http.map(|address| address.0),
             http_hosts: file.http_hosts,
             max_connections: file.max_connections.unwrap_or(default.max_connections),
@@ -81,12 +83,18 @@ impl ServeSettings {
         Ok(settings)
     }
 
-    /// Reads a configuration file.
+    /// Reads a configuration file. What commands change is kept beside it, unless it says where.
     pub fn from_file(path: &Path) -> Result<ServeSettings, Error> {
         let refuse = |reason: String| Error::Config { path: path.to_owned(), reason };
         let text = dumbwaiter_text::read_config(path).map_err(refuse)?;
         ServeSettings::from_toml(&text, path)
     }
+}
+
+/// Where changes by commands are kept: beside the configuration, unless something else is said.
+fn state_path(asked: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
+    let beside = || PathBuf::from(format!("{}.state", configuration.display()));
+    Some(asked.unwrap_or_else(beside)).filter(|path| path.as_os_str() != "none")
 }
 
 #[cfg(test)]

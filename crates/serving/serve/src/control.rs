@@ -12,6 +12,7 @@ use crate::Error;
 use crate::inspector::Inspector;
 use crate::order::{Order, Recipient};
 use crate::question::{Answer, Question};
+use crate::settings::TargetSettings;
 use crate::unix_socket::bind_unix;
 
 /// A line that is longer is refused.
@@ -26,7 +27,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 impl Inspector {
     /// Carries out an order; the answer as JSON.
     pub fn order(&self, order: Order) -> Result<Value, Error> {
-        let _others_wait = order.is_change().then(|| self.hold_changes());
+        let configured = order.is_change().then(|| self.hold_changes());
         match &order {
             Order::List {} => return self.list(),
             Order::Stats {} => {
@@ -43,17 +44,46 @@ impl Inspector {
                 let (export, patience) = (export.clone(), Duration::from_secs(*timeout_s));
                 return self.drain(&export, order, patience);
             }
+            Order::Save {} => return self.save_now(configured.as_deref().map_or(&[], Vec::as_slice)),
+            Order::Reset {} => {
+                let configured = configured.as_deref().map_or(&[][..], Vec::as_slice);
+                self.reset(configured)?;
+                return Ok(self.saved(json!({}), configured));
+            }
             _ => {}
         }
         let disk = match order.recipient() {
             Recipient::Disk(disk) => disk,
             Recipient::Of(export) => match (self.disk_of(export), &order) {
                 // New clients do not find one that leaves, but it has a disk as long as it has clients.
-                (Err(_), Order::Remove { hard: true, .. }) => self.disk_that_loses(export)?,
+                (Err(_), Order::Remove { hard: true, .. } | Order::Undrain { .. }) => self.disk_that_loses(export)?,
                 (disk, _) => disk?,
             },
         };
-        Ok(value(&self.ask_shard(disk, Question::Order(order))?))
+        let answer = value(&self.ask_shard(disk, Question::Order(order))?);
+        Ok(match configured {
+            Some(configured) => self.saved(answer, &configured),
+            None => answer,
+        })
+    }
+
+    /// Writes the state, or says why not.
+    fn save_now(&self, configured: &[TargetSettings]) -> Result<Value, Error> {
+        match self.save(configured)? {
+            Some(path) => Ok(json!({ "saved": path })),
+            None => Err(Error::Settings(
+                "there is no state file: start the server with --state FILE, or with --config, beside which it lies"
+                    .into(),
+            )),
+        }
+    }
+
+    /// The answer to a change that stays beyond the end of the server, or with the reason why it does not.
+    fn saved(&self, mut answer: Value, configured: &[TargetSettings]) -> Value {
+        if let Err(error) = self.save(configured) {
+            answer["not_saved"] = error.to_string().into();
+        }
+        answer
     }
 
     fn list(&self) -> Result<Value, Error> {
@@ -63,7 +93,11 @@ impl Inspector {
                 json!({
                     "name": export.name, "disk": number, "target": disk.target, "size": export.size,
                     "offset": export.offset, "weight": export.weight, "readonly": export.readonly,
-                    "connections": export.connections, "leaving": export.leaving,
+                    "limit": export.limit, "reservation": export.reservation, "over_commit": export.over_commit,
+                    "device_depth": disk.device_depth, "connections": export.connections,
+                    "draining": export.draining, "leaving": export.leaving,
+                    "promised_share": export.promised_share, "received_share": export.received_share,
+                    "shortfall": export.shortfall,
                 })
             })
         });
@@ -78,8 +112,17 @@ impl Inspector {
     }
 
     fn drain(&self, export: &str, order: Order, patience: Duration) -> Result<Value, Error> {
-        let shard = self.disk_of(export)?;
-        self.ask_shard(shard, Question::Order(order))?;
+        let shard = {
+            let configured = self.hold_changes();
+            // One that is being drained has a disk as long as it has clients.
+            let shard = self.disk_of(export).or_else(|_| self.disk_that_loses(export))?;
+            if self.disk_of(export).is_ok() {
+                self.ask_shard(shard, Question::Order(order))?;
+                // The answer comes later, and the change does not depend on the file.
+                let _ = self.save(&configured);
+            }
+            shard
+        };
         let begun = std::time::Instant::now();
         loop {
             let there = self.stats()?.get(shard).is_some_and(|disk| disk.exports.iter().any(|e| e.name == export));

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::settings::ExportSettings;
 
 /// Keys that are understood, for people.
-const KEYS: &str =
-    "weight, offset, size, block_size, readonly, limit_iops, limit_bytes, reservation, ublk, shared, description";
+const KEYS: &str = "weight, offset, size, block_size, readonly, limit_iops, limit_bytes, burst_iops, burst_bytes, reservation, \
+     over_commit, ublk, shared, description";
 
 impl ExportSettings {
     /// Reads `NAME`, `NAME:weight=400,offset=0,size=20G`, or `name=NAME,weight=400`.
@@ -70,6 +70,9 @@ fn set(export: &mut ExportSettings, pair: &str) -> Result<(), String> {
         "writable" => export.readonly = !flag()?,
         "limit_iops" | "iops" => export.limit_iops = unless_none(number)?,
         "limit_bytes" | "bps" => export.limit_bytes = unless_none(bytes)?,
+        "burst_iops" => export.burst_iops = unless_none(number)?,
+        "burst_bytes" => export.burst_bytes = unless_none(bytes)?,
+        "over_commit" => export.over_commit = flag()?,
         "reservation" | "reservation_iops" => export.reservation_iops = unless_none(number)?,
         "ublk" => export.ublk = Some(u32::try_from(number(key, value)?).unwrap_or(u32::MAX)),
         "shared" => export.shared = flag()?,
@@ -108,6 +111,8 @@ mod tests {
             ("a:ublk=sda", "whole number"),
             ("a/b", "without `/`"),
             ("a:limit_iops=10,reservation=20", "more than its limit of 10"),
+            ("a:burst_iops=10", "give limit_iops too"),
+            ("a:limit_bytes=1M,burst_bytes=0", "burst_bytes 0: expected at least 1"),
         ] {
             let error = ExportSettings::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

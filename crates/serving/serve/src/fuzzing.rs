@@ -19,7 +19,7 @@ pub fn inspector() -> Inspector {
         connections: AtomicU32::new(0),
         tls: None,
         failed_negotiations: AtomicU64::new(0),
-        changes: Mutex::default(),
+        configured: Mutex::default(),
         settings: ServeSettings::default(),
         log: Log::new(|_| {}),
     };

@@ -41,6 +41,24 @@ impl LatencyHistogram {
         self.counts.quantiles([part]).map(|[longest]| Nanos(longest + 1))
     }
 
+    /// As [`LatencyHistogram::quantile`], of those counted since `before`, an earlier state of this one.
+    pub fn quantile_since(&self, before: &LatencyHistogram, part: f64) -> Option<Nanos> {
+        let all = self.count() - before.count();
+        if all == 0 {
+            return None;
+        }
+        let mut left = ((all as f64 * part).ceil() as u64).max(1);
+        let mut old = before.buckets().peekable();
+        for (end, count) in self.buckets() {
+            let had = old.next_if(|(bound, _)| *bound == end).map_or(0, |(_, had)| had);
+            if count - had >= left {
+                return Some(end);
+            }
+            left -= count - had;
+        }
+        None
+    }
+
     /// Buckets that hold something: the first value behind each, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> {
         self.counts.recorded().map(|(longest, count)| (Nanos(longest + 1), count))
@@ -64,5 +82,11 @@ mod tests {
         assert!(p99 >= Nanos::from_us(990) && p99 < Nanos::from_us(1120), "{p99:?}");
         assert_eq!(LatencyHistogram::default().quantile(0.5), None);
         assert_eq!(histogram.below(Nanos::from_secs(1)), 1000);
+        let before = histogram.clone();
+        assert_eq!(histogram.quantile_since(&before, 0.5), None);
+        histogram.add(Nanos::from_ms(7));
+        histogram.add(Nanos::from_us(3));
+        assert_eq!(histogram.quantile_since(&before, 1.0), histogram.quantile(1.0));
+        assert!(histogram.quantile_since(&before, 0.5).unwrap() < Nanos::from_us(4));
     }
 }

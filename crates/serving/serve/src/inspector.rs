@@ -10,6 +10,7 @@ use dumbwaiter_path::Waker;
 use crate::Error;
 use crate::order::Order;
 use crate::question::{Answer, DiskStats, Question};
+use crate::settings::TargetSettings;
 use crate::shard::{Common, Message};
 
 /// An answer of a disk takes longer only if it hangs.
@@ -58,9 +59,9 @@ impl Inspector {
         self.common.connections.load(Ordering::Relaxed)
     }
 
-    /// Other changes wait until this is dropped.
-    pub(crate) fn hold_changes(&self) -> MutexGuard<'_, ()> {
-        self.common.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The targets of the configuration. Other changes wait until this is dropped.
+    pub(crate) fn hold_changes(&self) -> MutexGuard<'_, Vec<TargetSettings>> {
+        self.common.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does every disk's thread answer?

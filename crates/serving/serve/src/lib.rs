@@ -16,6 +16,7 @@ mod answers;
 pub mod bench;
 mod buffers;
 mod byte_size;
+mod capacity;
 mod client;
 mod config_file;
 mod control;
@@ -48,6 +49,7 @@ mod shares;
 #[cfg(test)]
 mod simulation;
 mod spinner;
+mod state;
 pub mod systemd;
 mod tenant;
 #[cfg(test)]
@@ -75,7 +77,8 @@ pub use metrics::openmetrics;
 pub use open_files::raise_open_files_limit;
 pub use open_target::null_bytes;
 pub use order::Order;
-pub use question::{DiskStats, Explanation, ExportStats, HistogramStats};
+pub use question::{DiskStats, Explanation, ExportStats, HistogramStats, Limit};
 pub use server::Server;
 pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
+pub use shares::Shortfall;
 pub use top::{Activity, DiskView, TenantView, Top, TopView};

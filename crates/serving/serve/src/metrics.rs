@@ -3,35 +3,49 @@
 use dumbwaiter_linux::service::openmetrics::{Family, escape, head, sample};
 
 use crate::question::{DiskStats, ExportStats};
+use crate::shares::Shortfall;
 
 type OfExport = fn(&ExportStats) -> f64;
 type OfDisk = fn(&DiskStats) -> f64;
 
-const EXPORT_COUNTERS: [(&str, &str, OfExport); 6] = [
+const EXPORT_COUNTERS: [(&str, &str, OfExport); 7] = [
     ("dumbwaiter_flushes", "Flushes completed.", |e| e.flushes as f64),
     ("dumbwaiter_errors", "Requests that the disk failed.", |e| e.errors as f64),
     ("dumbwaiter_refused_requests", "Requests refused before they reached the disk.", |e| e.refused as f64),
     ("dumbwaiter_protocol_violations", "Connections that broke the protocol.", |e| e.violations as f64),
     ("dumbwaiter_connects", "Connections made.", |e| e.connects as f64),
+    ("dumbwaiter_tenant_short_seconds", "Seconds with less than promised, though the tenant asked for more.", |e| {
+        e.short_s as f64
+    }),
     ("dumbwaiter_throttled_seconds", "Time that requests waited for a limit, summed over requests.", |e| e.throttled_s),
 ];
 
-const EXPORT_GAUGES: [(&str, &str, OfExport); 8] = [
+const EXPORT_GAUGES: [(&str, &str, OfExport); 13] = [
     ("dumbwaiter_tenant_weight", "Weight of the tenant.", |e| f64::from(e.weight)),
-    ("dumbwaiter_tenant_share_ratio", "Part of all bytes over the last 5 s.", |e| e.share),
-    ("dumbwaiter_tenant_due_ratio", "Part that its weight asks for, 0 without a backlog.", |e| e.due),
-    ("dumbwaiter_tenant_iops", "I/Os per second over the last 5 s.", |e| e.iops),
-    ("dumbwaiter_tenant_bytes_per_second", "Bytes per second over the last 5 s.", |e| e.bytes_per_s),
+    ("dumbwaiter_tenant_share_ratio", "Part of all bytes over the last 10 s.", |e| e.received_share),
+    ("dumbwaiter_tenant_promised_ratio", "Part that its weight promises over the last 10 s.", |e| e.promised_share),
+    ("dumbwaiter_tenant_due_ratio", "Part that its weight promises, 0 unless it always asked for more.", |e| e.due),
+    ("dumbwaiter_tenant_iops", "I/Os per second over the last 10 s.", |e| e.iops),
+    ("dumbwaiter_tenant_bytes_per_second", "Bytes per second over the last 10 s.", |e| e.bytes_per_s),
+    ("dumbwaiter_tenant_limit_iops", "Limit of I/Os per second; NaN without one.", |e| number(e.limit.iops)),
+    ("dumbwaiter_tenant_limit_bytes_per_second", "Limit of bytes per second; NaN without one.", |e| {
+        number(e.limit.bytes)
+    }),
+    ("dumbwaiter_tenant_reservation_iops", "Reserved I/Os per second; NaN without any.", |e| number(e.reservation)),
+    ("dumbwaiter_tenant_draining", "1 while it takes no new clients.", |e| f64::from(u8::from(e.draining))),
     ("dumbwaiter_outstanding_requests", "Requests under way.", |e| f64::from(e.outstanding)),
     ("dumbwaiter_starvation_age_seconds", "Age of the oldest request under way.", |e| e.oldest_ms / 1e3),
     ("dumbwaiter_connections", "Connections open.", |e| f64::from(e.connections)),
 ];
 
-const DISK_GAUGES: [(&str, &str, OfDisk); 8] = [
+const DISK_GAUGES: [(&str, &str, OfDisk); 9] = [
     ("dumbwaiter_device_depth", "Requests in the device.", |d| d.in_device as f64),
     ("dumbwaiter_device_depth_limit", "Requests that the device may hold.", |d| f64::from(d.device_depth)),
+    ("dumbwaiter_shown_iops", "The most I/Os in a second so far, into which reservations must fit.", |d| {
+        d.shown_iops as f64
+    }),
     ("dumbwaiter_queue_depth", "Requests that wait in the scheduler.", |d| d.queued as f64),
-    ("dumbwaiter_proportionality_variation", "PV over the last 5 s; NaN with fewer than two tenants.", |d| {
+    ("dumbwaiter_proportionality_variation", "PV over the last 10 s; NaN with fewer than two tenants.", |d| {
         d.pv.unwrap_or(f64::NAN)
     }),
     ("dumbwaiter_disk_utilisation_ratio", "Requests in the device as a part of its limit.", |d| {
@@ -43,6 +57,10 @@ const DISK_GAUGES: [(&str, &str, OfDisk); 8] = [
         f64::from(u8::from(d.flush_failed))
     }),
 ];
+
+fn number(value: Option<u64>) -> f64 {
+    value.map_or(f64::NAN, |value| value as f64)
+}
 
 /// The text of an OpenMetrics exposition, with the type `application/openmetrics-text; version=1.0.0; charset=utf-8`.
 /// `failed_negotiations` is [`Inspector::failed_negotiations`](crate::Inspector::failed_negotiations).
@@ -77,6 +95,7 @@ pub fn openmetrics(disks: &[DiskStats], failed_negotiations: u64) -> String {
     let name = "dumbwaiter_failed_negotiations";
     head(&mut out, &Family { name, kind: "counter", help: "Clients that failed to agree on an export." });
     sample(&mut out, "dumbwaiter_failed_negotiations_total", "", failed_negotiations as f64);
+    shortfalls(&mut out, disks);
     latencies(&mut out, disks);
     out += "# EOF\n";
     out
@@ -109,6 +128,16 @@ fn per_operation(out: &mut String, disks: &[DiskStats]) {
             let labels = format!("{},op=\"{op}\"", labels(disk, export));
             sample(out, "dumbwaiter_io_bytes_total", &labels, bytes as f64);
         }
+    }
+}
+
+/// Why tenants received less than promised: 1 for the reason that holds.
+fn shortfalls(out: &mut String, disks: &[DiskStats]) {
+    let name = "dumbwaiter_tenant_shortfall";
+    head(out, &Family { name, kind: "gauge", help: "1 with the reason why a tenant received less than promised." });
+    for (disk, export) in exports(disks).filter(|(_, export)| export.shortfall != Shortfall::None) {
+        let labels = format!("{},reason=\"{}\"", labels(disk, export), export.shortfall.name());
+        sample(out, name, &labels, 1.0);
     }
 }
 

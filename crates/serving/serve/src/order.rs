@@ -22,8 +22,8 @@ pub enum Order {
         #[arg(skip)]
         #[serde(default)]
         export: Option<String>,
-        /// weight, limit_iops, limit_bytes, reservation_iops (`none` removes these three), size or description of an export; scheduler,
-        /// device_depth or a setting of the scheduler of a disk
+        /// weight, limit_iops, limit_bytes, burst_iops, burst_bytes, reservation_iops (`none` removes these five), over_commit, size or
+        /// description of an export; scheduler, device_depth or a setting of the scheduler of a disk
         #[arg(required = true, value_name = "[EXPORT] KEY=VALUE")]
         settings: Vec<String>,
         /// Number of the disk, by the order of the configuration
@@ -39,7 +39,7 @@ pub enum Order {
         /// 1 to 10000
         weight: u32,
     },
-    /// Change the limits of an export; a limit that is not given is removed
+    /// Change the limits of an export; without --iops and --bytes both are removed
     #[command(hide = true)]
     SetLimit {
         /// Its name
@@ -135,6 +135,15 @@ pub enum Order {
         #[serde(default = "drain_s")]
         timeout_s: u64,
     },
+    /// Take clients of an export again that is being drained
+    Undrain {
+        /// Its name
+        export: String,
+    },
+    /// Write what commands have set to the state file, for the next start; each change does so by itself
+    Save {},
+    /// Take back what commands have changed: serve as configured
+    Reset {},
     /// The latencies of an export since the start, as a histogram
     #[command(name = "snapshot", alias = "histogram")]
     #[serde(alias = "snapshot")]
@@ -199,6 +208,7 @@ impl Order {
             | Order::Remove { export, .. }
             | Order::Resize { export, .. }
             | Order::Drain { export, .. }
+            | Order::Undrain { export }
             | Order::Histogram { export } => Recipient::Of(export),
             Order::Set { disk, .. }
             | Order::SetScheduler { disk, .. }
@@ -206,7 +216,7 @@ impl Order {
             | Order::SetDepth { disk, .. }
             | Order::Add { disk, .. }
             | Order::Explain { disk } => Recipient::Disk(*disk),
-            Order::List {} | Order::Stats {} => Recipient::Disk(0),
+            Order::List {} | Order::Stats {} | Order::Save {} | Order::Reset {} => Recipient::Disk(0),
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::order::Order;
 use crate::settings::TargetSettings;
+use crate::shares::Shortfall;
 use crate::ublk::Description;
 
 /// A question to a disk.
@@ -19,6 +20,8 @@ pub(crate) enum Question {
     CheckReload(Box<TargetSettings>),
     /// Make them so.
     Reload(Box<TargetSettings>),
+    /// The settings as they are now.
+    Settings,
     /// Which block devices of this machine its exports have.
     Devices,
 }
@@ -28,7 +31,7 @@ pub(crate) enum Answer {
     Done,
     Stats(Box<DiskStats>),
     Explanation(Explanation),
-    /// The settings of a disk before a change.
+    /// The settings of a disk, before a change where one is made.
     Settings(Box<TargetSettings>),
     Histogram(HistogramStats),
     Devices(Vec<Description>),
@@ -53,7 +56,10 @@ pub struct DiskStats {
     pub in_device: u64,
     /// Requests that wait in the scheduler.
     pub queued: u64,
-    /// Proportionality variation of the tenants that had a backlog over the last 5 s; `null` with fewer than two.
+    /// The most I/Os that it has served in one second: what reservations may take.
+    #[serde(default)]
+    pub shown_iops: u64,
+    /// Proportionality variation of the tenants that always asked for more over the last 10 s; `null` with fewer than two.
     pub pv: Option<f64>,
     /// Bytes of buffers in use.
     pub buffer_bytes: u64,
@@ -74,6 +80,19 @@ pub struct DiskStats {
     pub exports: Vec<ExportStats>,
 }
 
+/// Limits of a tenant; each is `null` where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// I/Os per second.
+    pub iops: Option<u64>,
+    /// Bytes per second.
+    pub bytes: Option<u64>,
+    /// I/Os that pass at once after a pause; `null`: those of 10 ms.
+    pub burst_iops: Option<u64>,
+    /// Bytes that pass at once after a pause; `null`: those of 10 ms.
+    pub burst_bytes: Option<u64>,
+}
+
 /// Counts of a tenant, since the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExportStats {
@@ -92,15 +111,27 @@ pub struct ExportStats {
     pub weight: u32,
     /// The weight that the scheduler has: more than its own where a reservation needs that.
     pub effective_weight: u32,
+    /// Its limits.
+    #[serde(default)]
+    pub limit: Limit,
     /// Limit of I/Os per second.
     pub limit_iops: Option<u64>,
     /// Limit of bytes per second.
     pub limit_bytes: Option<u64>,
     /// Reserved I/Os per second.
+    #[serde(default)]
+    pub reservation: Option<u64>,
+    /// The same.
     pub reservation_iops: Option<u64>,
+    /// Its reservation may be more than the drive has shown.
+    #[serde(default)]
+    pub over_commit: bool,
     /// Connections.
     pub connections: u32,
-    /// Goes with its last connection.
+    /// It takes no new clients, and goes with its last one.
+    #[serde(default)]
+    pub draining: bool,
+    /// The same.
     pub leaving: bool,
     /// Requests under way.
     pub outstanding: u32,
@@ -128,17 +159,29 @@ pub struct ExportStats {
     pub connects: u64,
     /// Time that requests waited for a limit, s, summed over requests.
     pub throttled_s: f64,
-    /// I/Os per second over the last 5 s.
+    /// I/Os per second over the last 10 s.
     pub iops: f64,
-    /// Bytes per second over the last 5 s.
+    /// Bytes per second over the last 10 s.
     pub bytes_per_s: f64,
-    /// Part of all bytes over the last 5 s, 0 to 1.
+    /// Part that its weight promises it beside those that asked for something in the last 10 s, 0 to 1.
+    #[serde(default)]
+    pub promised_share: f64,
+    /// Part of all bytes over the last 10 s, 0 to 1.
+    #[serde(default)]
+    pub received_share: f64,
+    /// Why it received less than promised.
+    #[serde(default)]
+    pub shortfall: Shortfall,
+    /// The same as `received_share`.
     pub share: f64,
-    /// Part that is due to it, 0 to 1; 0 unless it had a backlog all the time.
+    /// What is promised, if it always asked for more; else 0.
     pub due: f64,
-    /// Median latency since the start, ms.
+    /// Seconds in which it received less than promised though it asked for more and its own limit did not hold it back.
+    #[serde(default)]
+    pub short_s: u64,
+    /// Median latency over the last 5 to 10 s, ms.
     pub p50_ms: Option<f64>,
-    /// 99th percentile of the latency since the start, ms.
+    /// 99th percentile of the latency over the last 5 to 10 s, ms.
     pub p99_ms: Option<f64>,
     /// Cumulative counts of latencies, for metrics: upper bound in seconds and count.
     pub latency_buckets: Vec<(f64, u64)>,

@@ -5,14 +5,32 @@ use crate::inspector::Inspector;
 use crate::question::{Answer, Question};
 use crate::settings::{ExportSettings, ServeSettings, TargetSettings, check_overlap, place};
 use crate::shard::Shard;
+use crate::state;
 
 impl Inspector {
     /// Makes the exports those of `settings`: weights, limits, reservations, sizes, new exports, and exports that go with their last
     /// client; schedulers and depths of disks. All is checked first; what cannot be changed at run time (addresses, targets, slices,
     /// rights) refuses the whole. A step that fails all the same takes those before it back.
-    pub fn reload(&self, settings: &ServeSettings) -> Result<(), Error> {
+    ///
+    /// What commands have set stays where the configuration has not changed. The answer has a line for each of them, and for each that
+    /// a change of the configuration replaces.
+    pub fn reload(&self, settings: &ServeSettings) -> Result<Vec<String>, Error> {
         settings.check()?;
-        let _others_wait = self.hold_changes();
+        let mut configured = self.hold_changes();
+        let (targets, mut notes) = state::merge(&configured, &self.served()?, &settings.targets);
+        self.change_to(&ServeSettings { targets, ..settings.clone() })?;
+        configured.clone_from(&settings.targets);
+        notes.extend(self.save(&configured).err().map(|e| format!("the state is not kept for the next start: {e}")));
+        Ok(notes)
+    }
+
+    /// Takes back what commands have changed since the configuration was read.
+    pub(crate) fn reset(&self, configured: &[TargetSettings]) -> Result<(), Error> {
+        let settings = ServeSettings { targets: configured.to_vec(), ..self.common.settings.clone() };
+        self.change_to(&settings)
+    }
+
+    fn change_to(&self, settings: &ServeSettings) -> Result<(), Error> {
         self.check_reload(settings)?;
         let mut before = Vec::new();
         for (number, target) in settings.targets.iter().enumerate() {
@@ -60,6 +78,7 @@ fn fixed_difference(old: &ServeSettings, new: &ServeSettings) -> Option<&'static
         ("tls", old.tls != new.tls),
         ("vhost_user", old.vhost_user != new.vhost_user),
         ("control", old.control != new.control),
+        ("state", old.state != new.state),
         ("http", old.http != new.http),
         ("http_hosts", old.http_hosts != new.http_hosts),
         ("keep_devices", old.keep_devices != new.keep_devices),
@@ -75,7 +94,7 @@ fn fixed_difference(old: &ServeSettings, new: &ServeSettings) -> Option<&'static
 
 impl Shard {
     /// Can this disk be changed to these settings?
-    pub(crate) fn check_reload(&self, target: &TargetSettings) -> Result<(), Error> {
+    pub(crate) fn check_reload(&mut self, target: &TargetSettings) -> Result<(), Error> {
         dumbwaiter_schedulers::Choice::parse(&target.scheduler).map_err(|e| Error::Scheduler(e.to_string()))?;
         let facts = self.volume.disk.target().facts();
         let mut placed = Vec::new();
@@ -85,6 +104,7 @@ impl Shard {
             placed.push((new, offset, size));
         }
         check_overlap(&target.target, placed.iter().copied())?;
+        self.check_reservations(target.exports.iter())?;
         // One that leaves keeps its slice until its last client is gone.
         for (_, tenant) in self.volume.tenants() {
             let stays = !tenant.leaving && target.exports.iter().any(|new| new.name == tenant.settings.name);
@@ -127,8 +147,8 @@ impl Shard {
         Ok(())
     }
 
-    /// The settings as they are now.
-    fn current_settings(&self) -> TargetSettings {
+    /// The settings as they are now, of the exports that stay.
+    pub(crate) fn current_settings(&self) -> TargetSettings {
         let exports = self.volume.tenants().filter(|(_, tenant)| !tenant.leaving);
         TargetSettings {
             scheduler: self.choice.label().to_owned(),
@@ -206,7 +226,8 @@ impl Shard {
         }
         self.change(&new.name, |settings| {
             (settings.limit_iops, settings.limit_bytes) = (new.limit_iops, new.limit_bytes);
-            settings.reservation_iops = new.reservation_iops;
+            (settings.burst_iops, settings.burst_bytes) = (new.burst_iops, new.burst_bytes);
+            (settings.reservation_iops, settings.over_commit) = (new.reservation_iops, new.over_commit);
             (settings.shared, settings.description) = (new.shared, new.description.clone());
         })?;
         if settings.description != new.description {

@@ -24,7 +24,7 @@ use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
 use crate::tls::Tls;
 use crate::unix_socket::bind_unix;
-use crate::{http, open_target, systemd, ublk, vhost_user};
+use crate::{http, open_target, state, systemd, ublk, vhost_user};
 
 /// A disk's thread works in short bursts and should begin them at once.
 const SLICE: Nanos = Nanos::from_us(100);
@@ -53,6 +53,9 @@ impl Server {
     /// Opens all targets, listens, and serves. `log` gets notes for people, from any thread.
     pub fn start(settings: ServeSettings, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, Error> {
         settings.check()?;
+        let (targets, kept) = state::restore(&settings)?;
+        let configured = Mutex::new(settings.targets);
+        let settings = ServeSettings { targets, ..settings };
         let mut sockets = Vec::new();
         let (listeners, uris) = listen(&settings, &mut sockets)?;
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
@@ -61,10 +64,13 @@ impl Server {
             connections: AtomicU32::new(0),
             tls,
             failed_negotiations: AtomicU64::new(0),
-            changes: Mutex::default(),
+            configured,
             settings,
             log: Log::new(log),
         });
+        for line in kept {
+            common.log.say(&line);
+        }
         let (stop, stop_reader) = stop_signal()?;
         let mut server = Server {
             shards: Vec::new(),

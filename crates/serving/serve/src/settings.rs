@@ -79,9 +79,18 @@ pub struct ExportSettings {
     /// Most bytes per second.
     #[serde(default, deserialize_with = "bytes_if")]
     pub limit_bytes: Option<u64>,
+    /// I/Os that its limit of them lets through at once after a pause; those of 10 ms if `None`.
+    #[serde(default)]
+    pub burst_iops: Option<u64>,
+    /// Bytes that its limit of them lets through at once after a pause; those of 10 ms if `None`.
+    #[serde(default, deserialize_with = "bytes_if")]
+    pub burst_bytes: Option<u64>,
     /// I/Os per second that it gets whatever others do.
     #[serde(default)]
     pub reservation_iops: Option<u64>,
+    /// Its reservation may be more than the drive has shown.
+    #[serde(default)]
+    pub over_commit: bool,
     /// Its block device on this machine, `/dev/ublkbN`; none if `None`.
     #[serde(default)]
     pub ublk: Option<u32>,
@@ -107,7 +116,10 @@ impl ExportSettings {
             readonly: false,
             limit_iops: None,
             limit_bytes: None,
+            burst_iops: None,
+            burst_bytes: None,
             reservation_iops: None,
+            over_commit: false,
             ublk: None,
             shared: false,
         }
@@ -115,8 +127,9 @@ impl ExportSettings {
 
     /// Its limits and its reservation.
     pub(crate) fn limits(&self) -> TenantControls {
-        let ExportSettings { limit_iops, limit_bytes, reservation_iops, .. } = *self;
-        TenantControls { limit_iops, limit_bytes, reservation_iops, ..TenantControls::default() }
+        let ExportSettings { limit_iops, limit_bytes, burst_iops, burst_bytes, reservation_iops, .. } = *self;
+        let none = TenantControls::default();
+        TenantControls { limit_iops, limit_bytes, burst_iops, burst_bytes, reservation_iops, ..none }
     }
 
     /// Bytes of a block for clients, on a target with blocks of `target_block` bytes.
@@ -149,10 +162,20 @@ impl ExportSettings {
         for (name, value) in [
             ("limit_iops", self.limit_iops),
             ("limit_bytes", self.limit_bytes),
+            ("burst_iops", self.burst_iops),
+            ("burst_bytes", self.burst_bytes),
             ("reservation_iops", self.reservation_iops),
         ] {
             if value == Some(0) {
                 return refuse(format!("{name} 0: expected at least 1; leave it out for none"));
+            }
+        }
+        for (burst, limit, is_alone) in [
+            ("burst_iops", "limit_iops", self.burst_iops.is_some() && self.limit_iops.is_none()),
+            ("burst_bytes", "limit_bytes", self.burst_bytes.is_some() && self.limit_bytes.is_none()),
+        ] {
+            if is_alone {
+                return refuse(format!("{burst} is a part of a limit; give {limit} too, or {burst}=none"));
             }
         }
         if let (Some(limit), Some(reservation)) = (self.limit_iops, self.reservation_iops)
@@ -167,7 +190,7 @@ impl ExportSettings {
 }
 
 /// A target and its exports.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSettings {
     /// A file, a device, `null`, `null:SIZE` or `emulate:MODEL`.
@@ -259,6 +282,8 @@ pub struct ServeSettings {
     pub vhost_user: Option<PathBuf>,
     /// The control socket.
     pub control: Option<PathBuf>,
+    /// Where changes by commands are kept for the next start.
+    pub state: Option<PathBuf>,
     /// Address of metrics and the live page.
     pub http: Option<SocketAddr>,
     /// Names by which a browser may call that address, beside `localhost` and addresses.
@@ -291,6 +316,7 @@ impl Default for ServeSettings {
             keep_devices: false,
             vhost_user: None,
             control: None,
+            state: None,
             http: None,
             http_hosts: Vec::new(),
             max_connections: MAX_CONNECTIONS,

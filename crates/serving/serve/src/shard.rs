@@ -1,5 +1,6 @@
 //! The thread of one disk: sockets and device in one ring, one turn after another.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -22,8 +23,9 @@ use crate::nbd::status::{StatusAnswer, StatusThread};
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
 use crate::settings::{Cache, DeviceDepth, ServeSettings, TargetSettings};
-use crate::shares::ShareWindow;
+use crate::shares::{DiskMark, Share, ShareWindow};
 use crate::spinner::Spinner;
+use crate::tenant::{HALF_WINDOW_S, Tenant};
 use crate::tls::Tls;
 use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
@@ -60,8 +62,8 @@ pub(crate) struct Common {
     /// Connections in transmission or negotiation.
     pub(crate) connections: AtomicU32,
     pub(crate) settings: ServeSettings,
-    /// Held while exports are changed.
-    pub(crate) changes: Mutex<()>,
+    /// The targets of the configuration, without what commands have changed. Held while exports are changed.
+    pub(crate) configured: Mutex<Vec<TargetSettings>>,
     pub(crate) tls: Option<Tls>,
     /// Clients that were let go before they agreed on an export: they broke the protocol, were too slow, or had no valid certificate.
     pub(crate) failed_negotiations: AtomicU64,
@@ -96,6 +98,11 @@ pub(crate) struct Shard {
     messages: Receiver<Message>,
     pub(crate) common: Arc<Common>,
     pub(crate) shares: ShareWindow,
+    /// The most I/Os that it has served in a second: what the drive has shown.
+    pub(crate) most_iops: u64,
+    /// Time is that of the machine.
+    pub(crate) is_real: bool,
+    ticks: u64,
     pub(crate) choice: Choice,
     /// Exchanges of the scheduler by orders.
     pub(crate) ordered_switches: u64,
@@ -149,9 +156,6 @@ impl Shard {
         if target_settings.device_depth == DeviceDepth::Auto {
             volume.search_depth_from_now(config.setup.device_depth);
         }
-        for export in &target_settings.exports {
-            volume.add_tenant(export.clone())?;
-        }
         let mut shard = Shard {
             number,
             target_settings,
@@ -172,12 +176,20 @@ impl Shard {
             messages,
             common,
             shares: ShareWindow::default(),
+            most_iops: 0,
+            is_real: !manual_clock,
+            ticks: 0,
             choice,
             ordered_switches: 0,
             next_tick: TICK,
             shut_down_by: None,
             started: Instant::now(),
         };
+        let exports = shard.target_settings.exports.clone();
+        shard.check_reservations(exports.iter())?;
+        for export in exports {
+            shard.volume.add_tenant(export)?;
+        }
         let tenants: Vec<u32> = shard.volume.tenants().map(|(tenant, _)| tenant).collect();
         for tenant in tenants {
             shard.publish(tenant)?;
@@ -522,10 +534,36 @@ impl Shard {
         self.serve_touched()
     }
 
+    /// Shares of the last seconds, and their proportionality variation.
+    pub(crate) fn current_shares(&self) -> (BTreeMap<u32, Share>, f64) {
+        let layer = self.volume.disk.layer();
+        let reserves = self.volume.tenants().any(|(_, tenant)| {
+            layer.tenants().tenant(tenant.id).is_some_and(|own| own.weight > tenant.settings.weight)
+        });
+        self.shares.shares(self.volume.tenants(), reserves)
+    }
+
+    fn note_shares(&mut self) {
+        let disk = DiskMark { cpu_ns: thread_cpu_ns(), choice_ns: self.volume.choice_ns };
+        let volume = &self.volume;
+        self.shares.note(volume.disk.now(), disk, volume.tenants(), |tenant| volume.parked_ns(tenant.id));
+        self.most_iops = self.most_iops.max(self.shares.last_ios());
+        let (shares, _) = self.current_shares();
+        for (place, _) in shares.iter().filter(|(_, share)| share.shortfall.is_broken_promise()) {
+            if let Some(own) = self.volume.tenant_mut(*place) {
+                own.short_s += 1;
+            }
+        }
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(HALF_WINDOW_S) {
+            self.volume.tenants_mut().for_each(Tenant::forget_old_latencies);
+        }
+    }
+
     /// Once a second: shares, memory without use, time-outs, failures.
     fn tick(&mut self) -> Result<(), Error> {
         self.next_tick = self.volume.disk.now() + TICK;
-        self.shares.note(self.volume.disk.now(), self.volume.tenants());
+        self.note_shares();
         self.volume.buffers.trim();
         if let Some(failure) = self.volume.last_failure.take() {
             let target = &self.target_settings.target;
@@ -546,6 +584,12 @@ impl Shard {
             _ => self.serve_touched(),
         }
     }
+}
+
+/// CPU time of this thread.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Makes what was written permanent.

@@ -1,22 +1,113 @@
-//! The shares of tenants in the last seconds, beside those that they are due.
+//! The shares of tenants in the last seconds, beside those that they were promised, and why one received less.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_measure::pv;
+use serde::{Deserialize, Serialize};
 
 use crate::tenant::Tenant;
 
 /// Seconds over which shares are counted.
-const SECONDS: usize = 5;
+const SECONDS: usize = 10;
+/// A tenant that had something under way for this part of the window always asked for more.
+const FULL_DEMAND: f64 = 0.95;
+/// A limit that delayed requests for this part of the window, summed over them, held its tenant back.
+const HELD_BACK: f64 = 0.05;
+/// A share that is smaller than promised by more than this, or by a quarter, falls short.
+const TOLERANCE: f64 = 0.03;
+/// The disk's thread that used its CPU for this part of the window had no time for more.
+const BUSY_CPU: f64 = 0.9;
+/// A scheduler that had requests waiting for less than this part of the window had nothing to choose.
+const SOME_CHOICE: f64 = 0.5;
 
-/// The bytes and I/Os of a tenant up to some time.
+/// Why a tenant received less than its weight promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shortfall {
+    /// It received what is promised, or more.
+    #[default]
+    None,
+    /// It asked for nothing.
+    Idle,
+    /// Its queue ran empty: it asked for less than its share.
+    AsksForLess,
+    /// Its own limit held it back.
+    Limit,
+    /// Others have a reservation that needs more than their weight.
+    Reservation,
+    /// The server's thread had no CPU time left: the drive was not the bottleneck.
+    Cpu,
+    /// The device held all requests, so that none waited for the scheduler's choice; a smaller device depth keeps shares.
+    Depth,
+    /// The scheduler serves by other rules than weights.
+    Scheduler,
+}
+
+impl Shortfall {
+    /// A promise that was not kept, in words; `None` if it was, or if the tenant itself is why not.
+    pub fn explanation(self) -> Option<&'static str> {
+        match self {
+            Shortfall::Reservation => Some("others' reservations"),
+            Shortfall::Cpu => Some("no CPU time left"),
+            Shortfall::Depth => Some("the device depth is too large"),
+            Shortfall::Scheduler => Some("the scheduler ignores weights"),
+            Shortfall::None | Shortfall::Idle | Shortfall::AsksForLess | Shortfall::Limit => None,
+        }
+    }
+
+    /// Is it the server's or the drive's, and not for what the tenant asks or is allowed?
+    pub(crate) fn is_broken_promise(self) -> bool {
+        self.explanation().is_some()
+    }
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shortfall::None => "none",
+            Shortfall::Idle => "idle",
+            Shortfall::AsksForLess => "asks-for-less",
+            Shortfall::Limit => "limit",
+            Shortfall::Reservation => "reservation",
+            Shortfall::Cpu => "cpu",
+            Shortfall::Depth => "depth",
+            Shortfall::Scheduler => "scheduler",
+        }
+    }
+}
+
+/// What a tenant asked for in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Something, but its queue ran empty.
+    Some,
+    /// More than its limit lets through.
+    Limited,
+    /// Always more.
+    Full,
+}
+
+/// The counts of a tenant up to some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mark {
+    /// When the tenant came: places are used again.
+    since: Nanos,
     bytes: u64,
     ios: u64,
-    /// It had something under way.
-    active: bool,
+    busy_ns: u64,
+    held_back_ns: u64,
+}
+
+/// The disk's counts up to some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct DiskMark {
+    /// CPU time of the disk's thread.
+    pub(crate) cpu_ns: u64,
+    /// Time in which requests waited for the scheduler's choice.
+    pub(crate) choice_ns: u64,
 }
 
 /// One tenant's share in the window.
@@ -26,57 +117,235 @@ pub(crate) struct Share {
     pub(crate) iops: f64,
     /// Part of all bytes, 0 to 1.
     pub(crate) share: f64,
-    /// Part that its weight asks for among those that were active, 0 to 1.
-    pub(crate) due: f64,
+    /// Part that its weight promises it beside those that asked for something, 0 to 1.
+    pub(crate) promised: f64,
+    pub(crate) demand: Demand,
+    pub(crate) shortfall: Shortfall,
+}
+
+impl Share {
+    /// Part that is due to it: what is promised, if it always asked for more.
+    pub(crate) fn due(&self) -> f64 {
+        if self.demand == Demand::Full { self.promised } else { 0.0 }
+    }
 }
 
 /// Counts of the last seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShareWindow {
-    marks: VecDeque<(Nanos, BTreeMap<u32, Mark>)>,
+    marks: VecDeque<(Nanos, DiskMark, BTreeMap<u32, Mark>)>,
 }
 
 impl ShareWindow {
-    /// Counts as of `now`.
-    pub(crate) fn note<'a>(&mut self, now: Nanos, tenants: impl Iterator<Item = (u32, &'a Tenant)>) {
+    /// Counts as of `now`; `held_back_ns` of a tenant is the time for which its limit delayed requests, summed over them.
+    pub(crate) fn note<'a>(
+        &mut self,
+        now: Nanos,
+        disk: DiskMark,
+        tenants: impl Iterator<Item = (u32, &'a Tenant)>,
+        held_back_ns: impl Fn(&Tenant) -> u64,
+    ) {
         if self.marks.len() > SECONDS {
             self.marks.pop_front();
         }
         let mark = |tenant: &Tenant| Mark {
+            since: tenant.since,
             bytes: tenant.counts.bytes(),
             ios: tenant.counts.ios(),
-            active: tenant.outstanding > 0,
+            busy_ns: tenant.busy_ns(now),
+            held_back_ns: held_back_ns(tenant),
         };
-        self.marks.push_back((now, tenants.map(|(place, tenant)| (place, mark(tenant))).collect()));
+        self.marks.push_back((now, disk, tenants.map(|(place, tenant)| (place, mark(tenant))).collect()));
     }
 
-    /// The share of each tenant, and the proportionality variation over those that were active; NaN with fewer than two.
-    pub(crate) fn shares<'a>(&self, tenants: impl Iterator<Item = (u32, &'a Tenant)>) -> (BTreeMap<u32, Share>, f64) {
-        let (Some((from, first)), Some((to, last))) = (self.marks.front(), self.marks.back()) else {
-            return (BTreeMap::new(), f64::NAN);
-        };
-        let seconds = to.since(*from).0 as f64 / 1e9;
-        let mut shares = BTreeMap::new();
-        let (mut weights, mut moved) = (Vec::new(), Vec::new());
+    /// I/Os in the last second.
+    pub(crate) fn last_ios(&self) -> u64 {
+        let mut last = self.marks.iter().rev().map(|(_, _, marks)| marks);
+        let (Some(after), Some(before)) = (last.next(), last.next()) else { return 0 };
+        let moved = |(place, mark): (&u32, &Mark)| mark.ios - before_of(before, *place, mark).ios;
+        after.iter().map(moved).sum()
+    }
+
+    /// The share of each tenant, and the proportionality variation over those that always asked for more; NaN with fewer than two.
+    /// `reserves`: a reservation gives some tenant more than its weight.
+    pub(crate) fn shares<'a>(
+        &self,
+        tenants: impl Iterator<Item = (u32, &'a Tenant)>,
+        reserves: bool,
+    ) -> (BTreeMap<u32, Share>, f64) {
+        let nothing = (Nanos::ZERO, DiskMark::default(), BTreeMap::new());
+        let (from, disk_before, first) = self.marks.front().unwrap_or(&nothing);
+        let (to, disk, last) = self.marks.back().unwrap_or(&nothing);
+        let window_ns = to.since(*from).0.max(1) as f64;
+        let seconds = window_ns / 1e9;
+        let mut claims = Vec::new();
         for (place, tenant) in tenants {
-            let (Some(before), Some(after)) = (first.get(&place), last.get(&place)) else { continue };
-            let bytes = after.bytes.saturating_sub(before.bytes) as f64;
-            let ios = after.ios.saturating_sub(before.ios) as f64;
-            // Backlogged at every count: others may have had nothing to ask for.
-            let active = self.marks.iter().all(|(_, marks)| marks.get(&place).is_some_and(|mark| mark.active));
-            if active {
-                weights.push(f64::from(tenant.settings.weight));
-                moved.push(bytes);
-            }
-            let due = if active { f64::from(tenant.settings.weight) } else { 0.0 };
-            let per_s = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
-            shares.insert(place, Share { bytes_per_s: per_s(bytes), iops: per_s(ios), share: bytes, due });
+            // One that came since the last count has none yet.
+            let new = Mark { since: tenant.since, ..Mark::default() };
+            let after = last.get(&place).filter(|after| after.since == tenant.since).unwrap_or(&new);
+            let before = before_of(first, place, after);
+            let there = to.since(tenant.since.max(*from)).0.max(1) as f64;
+            let busy = (after.busy_ns - before.busy_ns) as f64;
+            let demand = match after.held_back_ns.saturating_sub(before.held_back_ns) as f64 {
+                held_back if held_back >= HELD_BACK * there => Demand::Limited,
+                _ if busy >= FULL_DEMAND * there => Demand::Full,
+                _ if busy > 0.0 => Demand::Some,
+                _ => Demand::Nothing,
+            };
+            claims.push(Claim {
+                place,
+                weight: f64::from(tenant.settings.weight),
+                bytes: (after.bytes - before.bytes) as f64,
+                ios: (after.ios - before.ios) as f64,
+                demand,
+            });
         }
-        let (all, due): (f64, f64) = shares.values().fold((0.0, 0.0), |(a, d), s| (a + s.share, d + s.due));
-        for share in shares.values_mut() {
-            share.share = if all > 0.0 { share.share / all } else { 0.0 };
-            share.due = if due > 0.0 { share.due / due } else { 0.0 };
+        let all: f64 = claims.iter().map(|claim| claim.bytes).sum();
+        let received: Vec<f64> = claims.iter().map(|claim| if all > 0.0 { claim.bytes / all } else { 0.0 }).collect();
+        let promised = promised(&claims, &received);
+        let cause = if reserves {
+            Shortfall::Reservation
+        } else if (disk.cpu_ns - disk_before.cpu_ns) as f64 >= BUSY_CPU * window_ns {
+            Shortfall::Cpu
+        } else if ((disk.choice_ns - disk_before.choice_ns) as f64) < SOME_CHOICE * window_ns {
+            Shortfall::Depth
+        } else {
+            Shortfall::Scheduler
+        };
+        let mut shares = BTreeMap::new();
+        for ((claim, share), promised) in claims.iter().zip(received).zip(promised) {
+            let short = share < promised - TOLERANCE || share < 0.75 * promised;
+            let shortfall = match claim.demand {
+                _ if !short => Shortfall::None,
+                Demand::Nothing => Shortfall::Idle,
+                Demand::Some => Shortfall::AsksForLess,
+                Demand::Limited => Shortfall::Limit,
+                Demand::Full => cause,
+            };
+            let (bytes_per_s, iops) = (claim.bytes / seconds, claim.ios / seconds);
+            shares.insert(claim.place, Share { bytes_per_s, iops, share, promised, demand: claim.demand, shortfall });
         }
+        let full = claims.iter().filter(|claim| claim.demand == Demand::Full);
+        let (weights, moved): (Vec<f64>, Vec<f64>) = full.map(|claim| (claim.weight, claim.bytes)).unzip();
         (shares, pv(&weights, &moved))
+    }
+}
+
+/// A tenant's counts at the begin of the window; none if it came later.
+fn before_of(first: &BTreeMap<u32, Mark>, place: u32, after: &Mark) -> Mark {
+    let before = first.get(&place).copied().filter(|before| before.since == after.since);
+    before.unwrap_or(Mark { since: after.since, ..Mark::default() })
+}
+
+/// What a tenant may claim of the window.
+struct Claim {
+    place: u32,
+    weight: f64,
+    bytes: f64,
+    ios: f64,
+    demand: Demand,
+}
+
+/// What weights promise: a tenant that asked for less than its share leaves the rest to the others, by their weights.
+fn promised(claims: &[Claim], received: &[f64]) -> Vec<f64> {
+    let mut contends: Vec<bool> = claims.iter().map(|claim| claim.demand != Demand::Nothing).collect();
+    let (mut left, mut weights) = (1.0, 0.0);
+    for (claim, contends) in claims.iter().zip(&contends) {
+        weights += if *contends { claim.weight } else { 0.0 };
+    }
+    let all_weights: f64 = weights;
+    loop {
+        let satisfied = (0..claims.len()).find(|at| {
+            contends[*at] && claims[*at].demand != Demand::Full && received[*at] < left * claims[*at].weight / weights
+        });
+        let Some(at) = satisfied else { break };
+        contends[at] = false;
+        left -= received[at];
+        weights -= claims[at].weight;
+    }
+    let promise = |(at, claim): (usize, &Claim)| match claim.demand {
+        _ if contends[at] => left * claim.weight / weights,
+        Demand::Nothing => claim.weight / (all_weights + claim.weight),
+        _ => claim.weight / all_weights,
+    };
+    claims.iter().enumerate().map(promise).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dumbwaiter_block::TenantId;
+
+    use super::*;
+    use crate::settings::ExportSettings;
+
+    /// What a tenant does in each second: bytes, time with something under way (ms), time held back (ms).
+    type Second = (u64, u64, u64);
+
+    fn shares_of(tenants: &[(u32, Second)], disk: DiskMark, seconds: u64) -> Vec<Share> {
+        let mut window = ShareWindow::default();
+        let mut all: Vec<Tenant> = tenants
+            .iter()
+            .map(|(weight, _)| {
+                let settings = ExportSettings { weight: *weight, ..ExportSettings::whole("a") };
+                Tenant::new(settings, TenantId(0), 0, 1, Nanos::ZERO)
+            })
+            .collect();
+        let places =
+            |all: &[Tenant]| -> Vec<u64> { all.iter().map(|tenant| u64::from(tenant.settings.weight)).collect() };
+        for second in 0..=seconds {
+            let weights = places(&all);
+            let held = |tenant: &Tenant| {
+                let at = weights.iter().position(|weight| *weight == u64::from(tenant.settings.weight)).unwrap();
+                tenants[at].1.2 * 1_000_000 * second
+            };
+            let mark = DiskMark { cpu_ns: disk.cpu_ns * second, choice_ns: disk.choice_ns * second };
+            window.note(Nanos::from_secs(second), mark, (0..).zip(&all), held);
+            for (tenant, (_, (bytes, busy_ms, _))) in all.iter_mut().zip(tenants) {
+                tenant.counts.read_bytes += bytes;
+                if *busy_ms > 0 {
+                    tenant.begin(Nanos::from_secs(second));
+                    tenant.end(Nanos::from_secs(second) + Nanos::from_ms(*busy_ms));
+                }
+            }
+        }
+        window.shares((0..).zip(&all), false).0.into_values().collect()
+    }
+
+    const CHOOSES: DiskMark = DiskMark { cpu_ns: 100_000_000, choice_ns: 900_000_000 };
+
+    #[test]
+    fn what_one_leaves_is_promised_to_the_others() {
+        let shares = shares_of(&[(100, (10, 500, 0)), (200, (30, 1000, 0)), (400, (60, 1000, 0))], CHOOSES, 12);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(shares[0].promised, 1.0 / 7.0) && shares[0].shortfall == Shortfall::AsksForLess, "{shares:?}");
+        assert!(near(shares[1].promised, 0.3) && near(shares[1].share, 0.3), "{shares:?}");
+        assert!(near(shares[2].promised, 0.6) && shares[2].shortfall == Shortfall::None, "{shares:?}");
+    }
+
+    #[test]
+    fn each_cause_has_its_word() {
+        let pair = |own: Second, disk| shares_of(&[(300, own), (100, (90, 1000, 0))], disk, 12)[0];
+        assert_eq!(pair((0, 0, 0), CHOOSES).shortfall, Shortfall::Idle);
+        assert_eq!(pair((10, 1000, 100), CHOOSES).shortfall, Shortfall::Limit);
+        assert_eq!(pair((10, 1000, 0), CHOOSES).shortfall, Shortfall::Scheduler);
+        assert_eq!(pair((10, 1000, 0), DiskMark { choice_ns: 1000, ..CHOOSES }).shortfall, Shortfall::Depth);
+        assert_eq!(pair((10, 1000, 0), DiskMark { cpu_ns: 990_000_000, ..CHOOSES }).shortfall, Shortfall::Cpu);
+        assert_eq!(pair((270, 1000, 0), CHOOSES).shortfall, Shortfall::None);
+        let idle = pair((0, 0, 0), CHOOSES);
+        assert!((idle.promised - 0.75).abs() < 1e-9 && idle.due() == 0.0, "{idle:?}");
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_begins_anew() {
+        let settings = ExportSettings::whole("a");
+        let mut old = Tenant::new(settings.clone(), TenantId(0), 0, 1, Nanos::ZERO);
+        old.counts.read_bytes = 1 << 40;
+        let mut window = ShareWindow::default();
+        window.note(Nanos::from_secs(1), DiskMark::default(), [(0, &old)].into_iter(), |_| 0);
+        let mut new = Tenant::new(settings, TenantId(0), 0, 1, Nanos::from_secs(2));
+        new.counts.read_bytes = 1000;
+        window.note(Nanos::from_secs(3), DiskMark::default(), [(0, &new)].into_iter(), |_| 0);
+        let (shares, _) = window.shares([(0, &new)].into_iter(), false);
+        assert_eq!(shares[&0].bytes_per_s, 500.0);
     }
 }

@@ -1,6 +1,6 @@
 //! A tenant of a disk: an export's slice, rights and counts.
 
-use dumbwaiter_block::TenantId;
+use dumbwaiter_block::{Nanos, TenantId};
 
 use crate::histogram::LatencyHistogram;
 use crate::settings::ExportSettings;
@@ -41,10 +41,20 @@ pub(crate) struct Tenant {
     /// First byte on the target, and size.
     pub(crate) offset: u64,
     pub(crate) size: u64,
+    /// When it came.
+    pub(crate) since: Nanos,
     pub(crate) counts: Counts,
     pub(crate) latency: LatencyHistogram,
+    /// The latencies up to five to ten seconds ago, and up to five seconds ago at most.
+    earlier: [LatencyHistogram; 2],
+    /// Seconds in which it received less than promised, and not for its own demand or limit.
+    pub(crate) short_s: u64,
     /// Requests under way.
     pub(crate) outstanding: u32,
+    /// Since when there have been some.
+    busy_since: Nanos,
+    /// Time with requests under way before that.
+    busy_ns: u64,
     /// Bytes of buffers in use.
     pub(crate) memory: u64,
     pub(crate) connections: u32,
@@ -52,19 +62,60 @@ pub(crate) struct Tenant {
     pub(crate) leaving: bool,
 }
 
+/// Seconds after which the older half of the latest latencies is forgotten.
+pub(crate) const HALF_WINDOW_S: u64 = 5;
+
 impl Tenant {
-    pub(crate) fn new(settings: ExportSettings, id: TenantId, offset: u64, size: u64) -> Tenant {
+    pub(crate) fn new(settings: ExportSettings, id: TenantId, offset: u64, size: u64, since: Nanos) -> Tenant {
         Tenant {
             settings,
             id,
             offset,
             size,
+            since,
             counts: Counts::default(),
             latency: LatencyHistogram::default(),
+            earlier: [LatencyHistogram::default(), LatencyHistogram::default()],
+            short_s: 0,
             outstanding: 0,
+            busy_since: since,
+            busy_ns: 0,
             memory: 0,
             connections: 0,
             leaving: false,
         }
+    }
+
+    /// A request comes.
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        if self.outstanding == 0 {
+            self.busy_since = now;
+        }
+        self.outstanding += 1;
+    }
+
+    /// A request is over.
+    pub(crate) fn end(&mut self, now: Nanos) {
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.busy_ns += now.since(self.busy_since).0;
+        }
+    }
+
+    /// Time with requests under way since it came, ns.
+    pub(crate) fn busy_ns(&self, now: Nanos) -> u64 {
+        let current = if self.outstanding > 0 { now.since(self.busy_since).0 } else { 0 };
+        self.busy_ns + current
+    }
+
+    /// Every [`HALF_WINDOW_S`] seconds: what is older than twice that is no longer one of the latest latencies.
+    pub(crate) fn forget_old_latencies(&mut self) {
+        self.earlier.swap(0, 1);
+        self.earlier[1].clone_from(&self.latency);
+    }
+
+    /// An upper bound of this part (0 to 1) of the latencies of the last five to ten seconds; `None` if there are none.
+    pub(crate) fn recent_quantile(&self, part: f64) -> Option<Nanos> {
+        self.latency.quantile_since(&self.earlier[0], part)
     }
 }

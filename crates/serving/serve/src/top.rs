@@ -10,15 +10,16 @@ use serde_json::Value;
 use crate::Error;
 use crate::control::send_order;
 use crate::order::Order;
-use crate::question::{DiskStats, ExportStats, HistogramStats};
+use crate::question::{DiskStats, ExportStats, Limit};
+use crate::shares::Shortfall;
 
 /// Version of the JSON.
 const SCHEMA: u32 = 1;
-/// Tenants whose latencies since the last view are asked for; others have those since the start.
-const MOST_HISTOGRAMS: usize = 64;
 /// Columns of the table beside the name, which has what is left.
 const FIXED_COLUMNS: usize = 67;
 const BAR_COLUMNS: usize = 12;
+/// Columns of a name in a line below the table.
+const NOTE_NAME: usize = 20;
 
 /// A tenant's activity at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub enum Activity {
     Backlogged,
     /// Its own limit holds requests back.
     Limited,
+    /// It takes no new clients and goes with its last one.
+    Draining,
 }
 
 /// A tenant in a view.
@@ -41,15 +44,27 @@ pub struct TenantView {
     pub name: String,
     /// Its weight.
     pub weight: u32,
-    /// Part of all bytes of the disk over the last 5 s, 0 to 1.
+    /// Part of all bytes of the disk over the last 10 s, 0 to 1.
     pub share: f64,
-    /// Part that its weight asks for, 0 to 1; 0 unless it had a backlog all the time.
+    /// Part that its weight promises it beside those that asked for something, 0 to 1.
+    #[serde(default)]
+    pub promised_share: f64,
+    /// Why it received less.
+    #[serde(default)]
+    pub shortfall: Shortfall,
+    /// What is promised, if it always asked for more; else 0.
     pub due: f64,
-    /// I/Os per second over the last 5 s.
+    /// I/Os per second over the last 10 s.
     pub iops: f64,
-    /// Megabytes per second over the last 5 s.
+    /// Megabytes per second over the last 10 s.
     pub mb_per_s: f64,
-    /// Median latency since the last view, or since the start in the first, ms.
+    /// Its limits.
+    #[serde(default)]
+    pub limit: Limit,
+    /// Reserved I/Os per second.
+    #[serde(default)]
+    pub reservation: Option<u64>,
+    /// Median latency over the last 5 to 10 s, ms.
     pub p50_ms: Option<f64>,
     /// 99th percentile likewise.
     pub p99_ms: Option<f64>,
@@ -76,7 +91,7 @@ pub struct DiskView {
     pub in_device: u64,
     /// Requests that wait in the scheduler.
     pub queued: u64,
-    /// Proportionality variation over the last 5 s, with two tenants or more that had a backlog.
+    /// Proportionality variation over the last 10 s, with two tenants or more that had a backlog.
     pub pv: Option<f64>,
     /// A flush failed.
     pub flush_failed: bool,
@@ -101,25 +116,18 @@ pub struct TopView {
     pub disks: Vec<DiskView>,
 }
 
-/// A tenant's counts at the last view.
-#[derive(Clone, Debug, Default)]
-struct Before {
-    histogram: Vec<(f64, u64)>,
-    count: u64,
-    throttled_s: f64,
-}
-
 /// Looks at a running server through its control socket.
 #[derive(Clone, Debug)]
 pub struct Top {
     socket: PathBuf,
-    before: BTreeMap<String, Before>,
+    /// Time that requests of each export had waited for its limit at the last view.
+    throttled_s: BTreeMap<String, f64>,
 }
 
 impl Top {
     /// Of the server with this control socket.
     pub fn new(socket: &Path) -> Top {
-        Top { socket: socket.to_owned(), before: BTreeMap::new() }
+        Top { socket: socket.to_owned(), throttled_s: BTreeMap::new() }
     }
 
     /// How it is now.
@@ -129,12 +137,8 @@ impl Top {
             .map_err(|e| Error::Settings(format!("the server runs another version of dumbwaiter: {e}")))?;
         let number = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
         let names: Vec<&str> = disks.iter().flat_map(|disk| &disk.exports).map(|e| e.name.as_str()).collect();
-        self.before.retain(|name, _| names.contains(&name.as_str()));
-        let mut asked = 0;
-        let mut views = Vec::new();
-        for disk in &disks {
-            views.push(self.disk(disk, &mut asked));
-        }
+        self.throttled_s.retain(|name, _| names.contains(&name.as_str()));
+        let views = disks.iter().map(|disk| self.disk(disk)).collect();
         Ok(TopView {
             schema: SCHEMA,
             up_s: disks.iter().map(|disk| disk.up_s).fold(0.0, f64::max),
@@ -144,8 +148,8 @@ impl Top {
         })
     }
 
-    fn disk(&mut self, disk: &DiskStats, asked: &mut usize) -> DiskView {
-        let mut tenants: Vec<TenantView> = disk.exports.iter().map(|export| self.tenant(export, asked)).collect();
+    fn disk(&mut self, disk: &DiskStats) -> DiskView {
+        let mut tenants: Vec<TenantView> = disk.exports.iter().map(|export| self.tenant(export)).collect();
         tenants.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
         let waiting = tenants.iter().filter(|tenant| tenant.outstanding > 0);
         let longest = waiting.max_by(|a, b| a.oldest_ms.total_cmp(&b.oldest_ms)).map(|tenant| tenant.name.clone());
@@ -162,27 +166,11 @@ impl Top {
         }
     }
 
-    fn tenant(&mut self, export: &ExportStats, asked: &mut usize) -> TenantView {
-        let known = self.before.get(&export.name).cloned();
-        let (mut p50_ms, mut p99_ms) = (export.p50_ms, export.p99_ms);
-        let mut now = Before { throttled_s: export.throttled_s, count: export.latency_count, ..Before::default() };
-        if known.as_ref().is_some_and(|known| known.count == export.latency_count) {
-            // Nothing was completed since.
-            (p50_ms, p99_ms) = (None, None);
-            now.histogram = known.as_ref().map(|known| known.histogram.clone()).unwrap_or_default();
-        } else if *asked < MOST_HISTOGRAMS
-            && let Some(histogram) = self.histogram(&export.name)
-        {
-            *asked += 1;
-            if let Some(known) = &known {
-                let recent = difference(&histogram, &known.histogram);
-                (p50_ms, p99_ms) = (quantile_ms(&recent, 0.5), quantile_ms(&recent, 0.99));
-            }
-            now.histogram = histogram;
-        }
-        let limited = known.is_some_and(|known| export.throttled_s > known.throttled_s);
-        self.before.insert(export.name.clone(), now);
+    fn tenant(&mut self, export: &ExportStats) -> TenantView {
+        let known = self.throttled_s.insert(export.name.clone(), export.throttled_s);
+        let limited = known.is_some_and(|known| export.throttled_s > known);
         let activity = match export.outstanding {
+            _ if export.draining => Activity::Draining,
             0 => Activity::Idle,
             _ if limited => Activity::Limited,
             _ if export.due > 0.0 => Activity::Backlogged,
@@ -195,44 +183,18 @@ impl Top {
             due: export.due,
             iops: export.iops,
             mb_per_s: export.bytes_per_s / 1e6,
-            p50_ms,
-            p99_ms,
+            promised_share: export.promised_share,
+            shortfall: export.shortfall,
+            limit: export.limit,
+            reservation: export.reservation,
+            p50_ms: export.p50_ms,
+            p99_ms: export.p99_ms,
             oldest_ms: export.oldest_ms,
             outstanding: export.outstanding,
             clients: export.connections,
             activity,
         }
     }
-
-    /// All latencies of an export; `None` if it has gone meanwhile.
-    fn histogram(&self, export: &str) -> Option<Vec<(f64, u64)>> {
-        let answer = send_order(&self.socket, &Order::Histogram { export: export.to_owned() }).ok()?;
-        serde_json::from_value::<HistogramStats>(answer).ok().map(|histogram| histogram.buckets)
-    }
-}
-
-/// Counts that came since `before`. Both are in the order of their bounds.
-fn difference(now: &[(f64, u64)], before: &[(f64, u64)]) -> Vec<(f64, u64)> {
-    let mut old = before.iter().peekable();
-    let since = |(end, count): &(f64, u64)| {
-        while old.next_if(|(bound, _)| bound < end).is_some() {}
-        let had = old.next_if(|(bound, _)| bound == end).map_or(0, |(_, count)| *count);
-        (*end, count.saturating_sub(had))
-    };
-    now.iter().map(since).filter(|(_, count)| *count > 0).collect()
-}
-
-/// An upper bound of this part of the latencies, ms; bounds are in µs.
-fn quantile_ms(buckets: &[(f64, u64)], part: f64) -> Option<f64> {
-    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
-    let mut left = ((all as f64 * part).ceil() as u64).max(1);
-    for (end, count) in buckets {
-        if *count >= left {
-            return Some(end / 1e3);
-        }
-        left -= count;
-    }
-    None
 }
 
 impl TopView {
@@ -280,6 +242,8 @@ impl DiskView {
             "export", "weight", "share", "", "IOPS", "MB/s", "p50 ms", "p99 ms", "waits ms"
         ));
         lines.extend(self.tenants.iter().map(|tenant| tenant.line(name_columns)));
+        lines.extend(self.tenants.iter().filter_map(TenantView::shortfall_line));
+        lines.extend(self.tenants.iter().filter_map(TenantView::limits_line));
         if let Some(tenant) = self.tenants.iter().find(|tenant| Some(&tenant.name) == self.longest_waiting.as_ref()) {
             lines.push(format!("longest wait: {}, {:.1} ms", tenant.name, tenant.oldest_ms));
         }
@@ -288,11 +252,31 @@ impl DiskView {
 }
 
 impl TenantView {
+    /// What it received of what was promised, and why not all.
+    fn shortfall_line(&self) -> Option<String> {
+        let why = self.shortfall.explanation()?;
+        let name = fitted(&self.name, self.name.chars().count().min(NOTE_NAME));
+        Some(format!("short: {name} has {:.1}% of {:.1}%: {why}", 100.0 * self.share, 100.0 * self.promised_share))
+    }
+
+    /// Its limits and its reservation.
+    fn limits_line(&self) -> Option<String> {
+        let Limit { iops, bytes, .. } = self.limit;
+        let mut parts = Vec::new();
+        parts.extend(iops.map(|iops| format!("limit {} IOPS", short(iops as f64))));
+        parts.extend(bytes.map(|bytes| format!("limit {} MB/s", short(bytes as f64 / 1e6))));
+        parts.extend(self.reservation.map(|iops| format!("reserved {} IOPS", short(iops as f64))));
+        let name = fitted(&self.name, self.name.chars().count().min(NOTE_NAME));
+        let line = format!("{name}: {}", parts.join(", "));
+        (!parts.is_empty()).then(|| fitted(&line, line.chars().count().min(80)))
+    }
+
     fn line(&self, name_columns: usize) -> String {
         let ms = |time: Option<f64>| time.map_or("-".to_owned(), short);
         let waits = match self.activity {
             Activity::Idle => "idle".to_owned(),
             Activity::Limited => "limited".to_owned(),
+            Activity::Draining => "draining".to_owned(),
             Activity::Active | Activity::Backlogged => short(self.oldest_ms),
         };
         format!(
@@ -364,6 +348,10 @@ mod tests {
             mb_per_s: 98_765.4,
             p50_ms: Some(0.123),
             p99_ms: Some(12_345.6),
+            promised_share: due,
+            shortfall: Shortfall::Cpu,
+            limit: Limit { iops: Some(123_456_789), bytes: Some(u64::MAX), ..Limit::default() },
+            reservation: Some(u64::MAX),
             oldest_ms: 123_456.7,
             outstanding: u32::from(activity != Activity::Idle),
             clients: 1,
@@ -389,7 +377,7 @@ mod tests {
     #[test]
     fn every_line_fits_80_columns_whatever_the_numbers() {
         let long = "n".repeat(200);
-        let all = [Activity::Idle, Activity::Active, Activity::Backlogged, Activity::Limited];
+        let all = [Activity::Idle, Activity::Active, Activity::Backlogged, Activity::Limited, Activity::Draining];
         let view = view(all.iter().map(|activity| tenant(&long, 1.0, 1.0, *activity)).collect());
         for line in view.text(80, None).lines() {
             assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
@@ -409,15 +397,8 @@ mod tests {
         assert!(text.contains(" 75.0% =====|===... "), "{text}");
         assert!(text.contains(" 25.0% ===..|...... "), "{text}");
         assert!(text.contains("longest wait: batch"), "{text}");
+        assert!(text.contains("short: batch has 25.0% of 50.0%: no CPU time left\n"), "{text}");
         let idle = text.lines().find(|line| line.starts_with("idle ")).unwrap();
         assert!(idle.ends_with(" idle"), "{idle}");
-    }
-
-    #[test]
-    fn latencies_of_the_last_interval_are_the_difference_of_two_histograms() {
-        let recent = difference(&[(1.0, 5), (2.0, 7), (4.0, 1)], &[(1.0, 5), (2.0, 3)]);
-        assert_eq!(recent, [(2.0, 4), (4.0, 1)]);
-        assert_eq!((quantile_ms(&recent, 0.5), quantile_ms(&recent, 0.99)), (Some(0.002), Some(0.004)));
-        assert_eq!(quantile_ms(&[], 0.5), None);
     }
 }

@@ -75,7 +75,7 @@ impl Lab {
             let weight = export.weight;
             let id = layer.add_tenant(Nanos::ZERO, dumbwaiter_block::Tenant { weight, parent: None }).unwrap();
             set_tenant_controls(&mut layer, Nanos::ZERO, id, &export.limits());
-            tenants.push(Tenant::new(export, id, offset, size));
+            tenants.push(Tenant::new(export, id, offset, size, dumbwaiter_block::Nanos::ZERO));
         }
         if depth == DeviceDepth::Auto {
             search_depth(&mut layer, Nanos::ZERO, config.setup.device_depth);

@@ -29,7 +29,7 @@ pub(crate) struct Volume {
     free: Vec<u32>,
     /// Events since the last turn ended.
     events: Vec<VolumeEvent>,
-    disk_events: Vec<Event>,
+    pub(crate) disk_events: Vec<Event>,
     /// Owners of watched descriptors, by the watch's index.
     watchers: Vec<u32>,
     /// Alignment of memory for direct I/O, in bytes.
@@ -46,6 +46,8 @@ pub(crate) struct Volume {
     pub(crate) sends_from_file: bool,
     /// The tenant of the last request, and since when requests have been its own.
     pub(crate) alone: (u32, Nanos),
+    /// Time in which requests waited for the scheduler's choice, ns.
+    pub(crate) choice_ns: u64,
 }
 
 impl Volume {
@@ -68,6 +70,7 @@ impl Volume {
             fills_device_first: false,
             sends_from_file: false,
             alone: (u32::MAX, Nanos::ZERO),
+            choice_ns: 0,
         }
     }
 
@@ -86,7 +89,7 @@ impl Volume {
         let id = self.disk.layer_mut().add_tenant(now, dumbwaiter_block::Tenant { weight, parent: None });
         let id = id.map_err(|e| Error::Export { export: settings.name.clone(), what: e.to_string() })?;
         set_tenant_controls(self.disk.layer_mut(), now, id, &settings.limits());
-        let tenant = Tenant::new(settings, id, offset, size);
+        let tenant = Tenant::new(settings, id, offset, size, now);
         let free = self.tenants.iter().position(Option::is_none);
         let index = free.unwrap_or(self.tenants.len());
         match free {
@@ -113,6 +116,10 @@ impl Volume {
     /// Tenants with their places.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = (u32, &Tenant)> {
         self.tenants.iter().enumerate().filter_map(|(index, tenant)| Some((index as u32, tenant.as_ref()?)))
+    }
+
+    pub(crate) fn tenants_mut(&mut self) -> impl Iterator<Item = &mut Tenant> {
+        self.tenants.iter_mut().flatten()
     }
 
     pub(crate) fn tenant(&self, index: u32) -> Option<&Tenant> {
@@ -209,10 +216,10 @@ impl Volume {
             self.events.push(VolumeEvent::completed(token, refused.map_or(Ok(()), Err), data));
             return Ok(());
         }
-        if let Some(own) = self.tenant_mut(tenant) {
-            own.outstanding += 1;
-        }
         let since = self.disk.now();
+        if let Some(own) = self.tenant_mut(tenant) {
+            own.begin(since);
+        }
         let operation = Operation { command, stage: Stage::Only, tenant, task, token, since, used: true };
         let number = self.keep(operation);
         let zeroes_by_hand = matches!(command, Command::Zero { .. }) && !(self.zeroes && self.trims);
@@ -270,7 +277,11 @@ impl Volume {
     pub(crate) fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<VolumeEvent>) -> Result<(), Error> {
         let due = if self.events.is_empty() && self.disk_events.is_empty() { deadline } else { Some(self.disk.now()) };
         let mut disk_events = std::mem::take(&mut self.disk_events);
+        let (waits, since) = (self.disk.layer().queued() > 0, self.disk.now());
         self.disk.turn(due, &mut disk_events)?;
+        if waits {
+            self.choice_ns += self.disk.now().since(since).0;
+        }
         for event in disk_events.drain(..) {
             match event {
                 Event::Completed { finished, data } => {
@@ -378,7 +389,7 @@ impl Volume {
         self.free.push(number);
         let now = self.disk.now();
         if let Some(own) = self.tenants.get_mut(tenant as usize).and_then(Option::as_mut) {
-            own.outstanding -= 1;
+            own.end(now);
             let bytes = u64::from(command.range().1);
             let counts = &mut own.counts;
             match command {

@@ -3,6 +3,7 @@
 mod life;
 mod orders;
 mod packaging;
+mod state;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

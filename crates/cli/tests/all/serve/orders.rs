@@ -23,7 +23,16 @@ fn each_order_changes_a_running_server_or_says_why_not() {
         (&["set", "run_kib=64"], "/switches", 2.into()),
         (&["set", "device_depth=16", "--disk", "0"], "/device_depth", 16.into()),
         (&["set", "limit", "b", "--iops", "50", "--bytes", "1MiB"], "/exports/1/limit_bytes", (1 << 20).into()),
+        (&["set", "limit", "b", "--iops", "60"], "/exports/1/limit/bytes", (1 << 20).into()),
         (&["set", "limit", "b"], "/exports/1/limit_iops", Value::Null),
+        (&["set", "b", "limit_iops=50", "burst_iops=500"], "/exports/1/limit/burst_iops", 500.into()),
+        (&["set", "b", "limit_iops=none", "burst_iops=none"], "/exports/1/limit/iops", Value::Null),
+        (
+            &["set", "b", "reservation=99999999999", "over_commit=yes"],
+            "/exports/1/reservation",
+            99_999_999_999u64.into(),
+        ),
+        (&["set", "b", "reservation=none", "over_commit=no"], "/exports/1/reservation", Value::Null),
         (&["set", "reservation", "b", "--iops", "20"], "/exports/1/reservation_iops", 20.into()),
         (&["set", "scheduler", "mq-deadline:fifo_batch=1"], "/scheduler", "mq-deadline:fifo_batch=1".into()),
         (&["set", "setting", "fifo_batch", "4"], "/switches", 3.into()),
@@ -37,6 +46,12 @@ fn each_order_changes_a_running_server_or_says_why_not() {
         assert_eq!(stats().pointer(part).unwrap_or(&Value::Null), &value, "{order:?}");
     }
     assert!(config.ctl(&["list"]).contains("null"));
+    for row in [&config.json(&["list"])[0], &stats()["exports"][0]] {
+        for key in ["limit", "reservation", "draining", "promised_share", "received_share", "shortfall"] {
+            assert!(row.get(key).is_some(), "{key} of {row}");
+        }
+        assert_eq!(row["shortfall"], "idle");
+    }
     assert!(config.ctl(&["stats"]).contains("share %"));
     assert!(config.ctl(&["explain"]).contains("device depth 32: auto"));
     let client = agreed(&config.socket());
@@ -53,6 +68,10 @@ fn each_order_changes_a_running_server_or_says_why_not() {
         (&["set", "a", "weight=7", "offset=4GiB"], "restart"),
         (&["set", "a", "weight=7", "size=9TiB"], "beyond the end of the target"),
         (&["set", "a", "name=b"], "cannot change"),
+        (&["set", "a", "burst_iops=5"], "give limit_iops too"),
+        (&["set", "a", "reservation=99999999999"], "reserves 99999999999 IOPS"),
+        (&["set", "reservation", "a", "--iops", "99999999999"], "over_commit=yes"),
+        (&["add", "d:offset=8GiB,size=1GiB,reservation=99999999999"], "the drive has shown"),
         (&["set", "a"], "expected KEY=VALUE"),
         (&["set", "scheduler=elevator"], "elevator"),
         (&["set", "device_depth=0"], "expected 1 to 4096, or auto"),
@@ -81,8 +100,17 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     assert_eq!(drain.status.code(), Some(1), "a client is still there");
     assert_eq!(
         String::from_utf8_lossy(&drain.stdout),
-        "a still has clients; it takes no new ones. `ctl remove a --hard` ends them\n"
+        "a still has clients; it takes no new ones. `ctl remove a --hard` ends them, `ctl undrain a` lets new ones in\n"
     );
+    let draining = |config: &Config| config.json(&["list"])[0]["draining"].clone();
+    assert_eq!(draining(&config), true, "it is seen as long as it has clients");
+    config.ctl(&["undrain", "a"]);
+    assert_eq!(draining(&config), false);
+    drop(agreed(&config.socket()));
+    refused(&["ctl", "--control", &config.control, "undrain", "a"], &["it is not being drained"]);
+    refused(&["ctl", "--control", &config.control, "undrain", "nobody"], &["there is no export"]);
+    let drain = command().args(["ctl", "--control", &config.control, "drain", "a", "--timeout", "0"]).output().unwrap();
+    assert_eq!(drain.status.code(), Some(1));
     refused(&["ctl", "--control", &config.control, "remove", "a"], &["there is no export `a`"]);
     config.ctl(&["remove", "a", "--hard"]);
     eventually("its client is gone", || stats()["exports"].as_array().unwrap().len() == 1);

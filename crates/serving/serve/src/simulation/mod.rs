@@ -161,7 +161,7 @@ impl Simulation {
             connections: AtomicU32::new(0),
             tls: None,
             failed_negotiations: AtomicU64::new(0),
-            changes: Mutex::default(),
+            configured: Mutex::default(),
             settings,
             log: Log::new(move |line| lines.lock().unwrap().push(line.to_owned())),
         });

@@ -31,7 +31,10 @@ fn orders_change_a_running_server() {
     order(Order::SetDepth { depth: DeviceDepth::Fixed(8), disk: 0 }).unwrap();
     let stats = running.server().inspector().stats().unwrap();
     assert_eq!((stats[0].exports[0].weight, stats[0].exports[1].limit_iops), (700, Some(10)));
-    assert_eq!((stats[0].scheduler.as_str(), stats[0].switches, stats[0].device_depth), ("mq-deadline", 1, 8));
+    assert_eq!(
+        (stats[0].scheduler.as_str(), stats[0].switches, stats[0].device_depth),
+        ("mq-deadline:fifo_batch=4", 1, 8)
+    );
     let add = ExportSettings::parse("c:offset=2G,size=1G").unwrap();
     order(Order::Add { export: add.clone(), disk: 0 }).unwrap();
     assert_eq!(running.connect("c").call(Command::Read, 0, 512).0, 0);
