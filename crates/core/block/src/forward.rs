@@ -52,6 +52,11 @@ macro_rules! forward_scheduler {
                     self.$inner.merged(join, ctx);
                 }
             }
+            withdraw {
+                fn withdraw(&mut self, id: $crate::RequestId, ctx: &$crate::Context<'_>) -> bool {
+                    self.$inner.withdraw(id, ctx)
+                }
+            }
             absorbed {
                 fn absorbed(&mut self, survivor: $crate::RequestId, absorbed: $crate::RequestId, ctx: &$crate::Context<'_>) {
                     self.$inner.absorbed(survivor, absorbed, ctx);
@@ -109,6 +114,7 @@ macro_rules! forward_unless {
     (merge [merge $($rest:ident)*] $method:tt) => {};
     (allow_merge [allow_merge $($rest:ident)*] $method:tt) => {};
     (merged [merged $($rest:ident)*] $method:tt) => {};
+    (withdraw [withdraw $($rest:ident)*] $method:tt) => {};
     (absorbed [absorbed $($rest:ident)*] $method:tt) => {};
     (follower [follower $($rest:ident)*] $method:tt) => {};
     (former [former $($rest:ident)*] $method:tt) => {};

@@ -358,6 +358,13 @@ pub trait Scheduler: Send {
         let _ = (join, ctx);
     }
 
+    /// A queued request may leave, for whoever submitted it is gone. `true`: it has left. `false`: it stays, and is dropped when it is
+    /// chosen.
+    fn withdraw(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        let _ = (id, ctx);
+        false
+    }
+
     /// Two queued requests became one: `survivor` has grown at its end, `absorbed` leaves the scheduler. `survivor` may be the one that was
     /// just chosen, see [`Scheduler::follower`].
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {

@@ -15,7 +15,7 @@ use crate::settings::{ExportSettings, check_overlap, place};
 use crate::tenant::Tenant;
 use crate::zeroes::Zeroes;
 
-/// The result of an I/O that a limit held back until its client was gone.
+/// The result of an I/O that the drive had not when its client was gone.
 const GIVEN_UP: Errno = Errno(libc::ESHUTDOWN);
 
 /// A disk with its tenants.
@@ -370,8 +370,8 @@ impl Volume {
         self.start(number, Op::Write, (offset + u64::from(done), length), false, data)
     }
 
-    /// Drops the I/Os of a task that a limit holds back, as no client waits for them any more.
-    pub(crate) fn give_up_throttled(&mut self, task: TaskId) {
+    /// Drops the I/Os of a task that the drive has not, as no client waits for them any more.
+    pub(crate) fn give_up(&mut self, task: TaskId) {
         let now = self.disk.now();
         self.disk.layer_mut().abandon(now, task, GIVEN_UP);
     }
@@ -404,7 +404,9 @@ impl Volume {
                 Command::Flush => counts.flushes += 1,
                 Command::Trim { .. } | Command::Zero { .. } => counts.trims += 1,
             }
-            own.latency.add(now.since(since));
+            if result != Err(GIVEN_UP) {
+                own.latency.add(now.since(since));
+            }
         }
         self.events.push(VolumeEvent::completed(token, result, data));
     }

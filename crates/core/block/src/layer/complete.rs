@@ -60,6 +60,12 @@ impl BlockLayer {
     pub fn finish_idle(&mut self, now: Nanos, out: &mut Vec<Finished>) {
         self.completion = now;
         self.finish_refused(out);
+        out.append(&mut self.dropped);
+        while let Some(id) = self.withdrawn.pop() {
+            let why = self.requests[id].error.map_or(Ok(()), Err);
+            self.release(id);
+            self.finish(id, why, out);
+        }
         while let Some(id) = self.done_at_once.pop() {
             self.finish(id, Ok(()), out);
         }

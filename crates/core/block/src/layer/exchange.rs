@@ -65,7 +65,9 @@ impl BlockLayer {
     /// If a freeze has drained everything, the new scheduler takes over.
     pub(super) fn end_freeze(&mut self, now: Nanos) {
         // A flush that needs nothing from the device, or a refused I/O, waits only to be reported; a parked one has not entered.
-        if self.requests.len() > self.done_at_once.len() + self.refused.len() + self.corridor.parked() {
+        if self.requests.len()
+            > self.done_at_once.len() + self.refused.len() + self.withdrawn.len() + self.corridor.parked()
+        {
             return;
         }
         if let Some(Freeze { scheduler, held_back }) = self.freeze.take() {

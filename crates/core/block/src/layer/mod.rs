@@ -9,6 +9,7 @@
 //!                                                        └──◄── tag freed ◄── complete ◄────────────────────────────────┘
 //! ```
 
+mod abandon;
 mod check;
 mod complete;
 mod controllers;
@@ -38,6 +39,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::controller::Stack;
+use crate::finished::Finished;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::MergeIndex;
@@ -201,6 +203,12 @@ pub struct BlockLayer {
     done_at_once: Vec<RequestId>,
     /// Refused I/Os, which complete with the same call.
     refused: Vec<RequestId>,
+    /// Requests that left the scheduler because their task is gone.
+    withdrawn: Vec<RequestId>,
+    /// I/Os of tasks that are gone, done without the device.
+    dropped: Vec<Finished>,
+    /// Some task has been gone: the requests of such tasks are looked for.
+    any_gone: bool,
     corridor: Corridor,
     /// A worker, and no task, submits the I/Os that enter now.
     by_worker: bool,
@@ -270,6 +278,9 @@ impl BlockLayer {
             ledger: Ledger::default(),
             done_at_once: Vec::new(),
             refused: Vec::new(),
+            withdrawn: Vec::new(),
+            dropped: Vec::new(),
+            any_gone: false,
             corridor: Corridor::default(),
             by_worker: false,
             workers_asleep: 0,

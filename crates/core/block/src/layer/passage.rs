@@ -9,7 +9,7 @@ use crate::layer::{BlockLayer, Fault};
 use crate::request::{Request, State};
 use crate::scheduler::Event;
 use crate::sequence::Sequence;
-use crate::{Context, Errno, Flags, Io, Nanos, Op, RequestId, TaskId};
+use crate::{Context, Errno, Flags, Io, Nanos, Op, RequestId};
 
 /// Calls a hook of every controller, in the order of the chain.
 macro_rules! each_controller {
@@ -306,38 +306,12 @@ impl BlockLayer {
     }
 
     /// A parked I/O completes with an error, by the next [`BlockLayer::finish_idle`].
-    fn abandon_parked(&mut self, id: RequestId, why: Errno) {
+    pub(super) fn abandon_parked(&mut self, id: RequestId, why: Errno) {
         self.corridor.parked -= 1;
         let request = &mut self.requests[id];
         request.state = State::Held;
         request.error = Some(why);
         self.refused.push(id);
-    }
-
-    /// The I/Os of a task that controllers park complete with an error, by the next [`BlockLayer::finish_idle`]: whoever submitted them
-    /// is gone.
-    pub fn abandon(&mut self, now: Nanos, task: TaskId, why: Errno) {
-        if self.corridor.parked == 0 {
-            return;
-        }
-        let of_task = self.requests.iter().filter(|(_, r)| {
-            // The rest of a split I/O is under way as its front is.
-            r.state == State::Parked && r.io.task == task && r.parent == RequestId::NIL
-        });
-        let ids: Vec<RequestId> = of_task.map(|(id, _)| id).collect();
-        for id in ids {
-            let gate = std::mem::take(&mut self.corridor.wait_mut(id).gate);
-            if gate == 0 {
-                // It has been released and goes on.
-                continue;
-            }
-            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-            let at = self.corridor.position(gate);
-            if let Some(link) = self.corridor.links.get_mut(at) {
-                link.controller.abandoned(id, &ctx);
-            }
-            self.abandon_parked(id, why);
-        }
     }
 
     fn adjust(&mut self, now: Nanos, adjustment: Adjustment) {

@@ -1,6 +1,6 @@
 //! Tenants and tasks that come, change and go at run time.
 
-use crate::{TaskId, TenantId, Tenants};
+use crate::{Errno, TaskId, TenantId, Tenants};
 
 /// Uses of an id, which keep it from being given to another.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,6 +9,8 @@ pub(super) struct Use {
     pub(super) ios: u32,
     /// Of a tenant: its tasks and the tenants nested in it.
     pub(super) members: u32,
+    /// Of a task: what it has submitted and the device has not is dropped.
+    pub(super) gone: Option<Errno>,
     /// It is removed as soon as it has no use left.
     pub(super) retiring: bool,
 }
@@ -76,6 +78,18 @@ impl Population {
                 self.pending.push(PendingRemoval::Tenant(tenant));
             }
         }
+    }
+
+    /// Nobody waits for the I/Os of a task any more.
+    pub(super) fn give_up(&mut self, task: TaskId, why: Errno) {
+        if let Some(own) = self.tasks.get_mut(task.0 as usize) {
+            own.gone = Some(why);
+        }
+    }
+
+    /// Why the I/Os of a task are dropped, if they are.
+    pub(super) fn gone(&self, task: TaskId) -> Option<Errno> {
+        self.tasks.get(task.0 as usize)?.gone
     }
 
     /// Capacities, for a test.

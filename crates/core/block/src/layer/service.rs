@@ -12,9 +12,11 @@ impl BlockLayer {
     pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
         loop {
             self.settle(now);
-            let id = self.next_to_send(now);
-            if id.is_some() {
-                return id;
+            if let Some(id) = self.next_to_send(now) {
+                if self.any_gone && self.drop_gone(now, id) {
+                    continue;
+                }
+                return Some(id);
             }
             if self.config.tasks_sleep {
                 if self.workers_asleep == 0 || !self.retry_workers(now) {

@@ -31,6 +31,8 @@ impl Disk {
             while let Some(id) = self.layer.poll(self.now) {
                 self.issue(id)?;
             }
+            // The next turn reports them.
+            self.all_sent &= !self.layer.has_dropped();
         }
         self.now = until;
         if let Some(device) = &mut self.device {

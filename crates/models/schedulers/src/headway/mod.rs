@@ -523,6 +523,15 @@ impl Scheduler for Headway {
         (follows && sectors <= self.depth.scaled(limit)).then_some(next)
     }
 
+    fn withdraw(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        if self.slots[id.index()].charged {
+            // The driver gave it back: it stays where it is.
+            return false;
+        }
+        self.absorbed(id, id, ctx);
+        true
+    }
+
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
         let Slot { queue: node, order, .. } = self.slots[absorbed.index()];
         let request = &ctx.requests[absorbed];

@@ -4,6 +4,7 @@
 //! refusals, requeues, failures, settings) run against a device that finishes in random order. See
 //! [`audit`] for what must then hold.
 
+mod abandon;
 mod bounds;
 mod replace;
 mod wrapped;

@@ -525,7 +525,7 @@ impl Connection {
             self.release(reply, volume);
         }
         self.drop_write(volume);
-        volume.give_up_throttled(self.task);
+        volume.give_up(self.task);
     }
 
     fn is_over(&self) -> bool {

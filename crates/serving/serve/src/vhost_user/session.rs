@@ -424,7 +424,7 @@ impl Session {
             return;
         }
         for task in self.rings.iter().filter_map(|ring| ring.task) {
-            volume.give_up_throttled(task);
+            volume.give_up(task);
         }
         self.info.violation = violation;
         self.phase = Phase::Dropped;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use dumbwaiter_protocols::nbd::Command;
 use dumbwaiter_serve::bench::ClosedLoop;
 
 use crate::running::Running;
@@ -47,4 +48,37 @@ fn headway_shares_by_weight_where_none_does_not() {
     }
     let none = shares("none");
     assert!(none.iter().all(|got| (got - 0.25).abs() < 0.1), "{none:?}");
+}
+
+#[test]
+fn what_a_client_leaves_behind_takes_no_time_of_the_drive() {
+    for scheduler in ["headway", "bfq", "none"] {
+        // One request of 20 ms at a time: 64 would take 1.3 s.
+        let target = "emulate:null:0us?latency_ns=20000000&depth=1";
+        let running = Running::with(target, &["a:size=1G", "b:offset=1G,size=1G"], |settings| {
+            settings.targets[0].scheduler = scheduler.into();
+        });
+        let mut gone = running.connect("a");
+        for at in 0..64 {
+            gone.send(0, Command::Read, at * (1 << 20), 4096, &[]);
+        }
+        let stats = || running.server().inspector().stats().unwrap().remove(0).exports;
+        let begun = std::time::Instant::now();
+        while stats()[0].outstanding < 60 {
+            assert!(begun.elapsed() < Duration::from_secs(1), "{scheduler}: the requests are not there");
+        }
+        drop(gone);
+        let begun = std::time::Instant::now();
+        assert_eq!(running.connect("b").call(Command::Read, 0, 4096).0, 0);
+        let waited = begun.elapsed();
+        while stats()[0].outstanding > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(5), "{scheduler}: requests of nobody stay");
+        }
+        let reads = stats()[0].reads;
+        assert!(
+            reads <= 32,
+            "{scheduler}: {reads} of 64 reads were served for nobody, and another client waited {waited:?}"
+        );
+        assert!(running.end());
+    }
 }
