@@ -353,6 +353,7 @@ impl Shard {
             in_device: layer.in_device(),
             queued: layer.queued(),
             shown_iops: self.shown_iops(),
+            held_back: self.shares.held_back(),
             pv: Some(pv).filter(|pv| pv.is_finite()),
             buffer_bytes: self.volume.buffers.used_bytes(),
             free_buffer_bytes: self.volume.buffers.free_bytes(),

@@ -38,12 +38,17 @@ const EXPORT_GAUGES: [(&str, &str, OfExport); 13] = [
     ("dumbwaiter_connections", "Connections open.", |e| f64::from(e.connections)),
 ];
 
-const DISK_GAUGES: [(&str, &str, OfDisk); 9] = [
+const DISK_GAUGES: [(&str, &str, OfDisk); 10] = [
     ("dumbwaiter_device_depth", "Requests in the device.", |d| d.in_device as f64),
     ("dumbwaiter_device_depth_limit", "Requests that the device may hold.", |d| f64::from(d.device_depth)),
     ("dumbwaiter_shown_iops", "The most I/Os in a second so far, into which reservations must fit.", |d| {
         d.shown_iops as f64
     }),
+    (
+        "dumbwaiter_held_back_ratio",
+        "Part of the last 10 s in which tenants ahead of their share were held back.",
+        |d| d.held_back,
+    ),
     ("dumbwaiter_queue_depth", "Requests that wait in the scheduler.", |d| d.queued as f64),
     ("dumbwaiter_proportionality_variation", "PV over the last 10 s; NaN with fewer than two tenants.", |d| {
         d.pv.unwrap_or(f64::NAN)

@@ -59,6 +59,9 @@ pub struct DiskStats {
     /// The most I/Os that it has served in one second: what reservations may take.
     #[serde(default)]
     pub shown_iops: u64,
+    /// Part of the last 10 s in which the scheduler held tenants back that were ahead, for one that ran empty: what shares cost at most.
+    #[serde(default)]
+    pub held_back: f64,
     /// Proportionality variation of the tenants that always asked for more over the last 10 s; `null` with fewer than two.
     pub pv: Option<f64>,
     /// Bytes of buffers in use.

@@ -5,7 +5,8 @@ use dumbwaiter_schedulers::Choice;
 
 /// Clients and the kernel take requests and replies of one task together for less CPU than in turns, and neighbours for less in one request.
 /// 16 KiB is four small requests; 128 KiB leaves a client with 32 requests of 64 KiB a backlog, from which shares come.
-const HEADWAY: [(&str, i128); 2] = [("run_kib", 16), ("join_kib", 128)];
+/// 10 ms are more than clients wait for a CPU that they share with a few others.
+const HEADWAY: [(&str, i128); 3] = [("run_kib", 16), ("join_kib", 128), ("hold_us", 10_000)];
 
 /// Builds the chosen scheduler for a served drive.
 pub(crate) fn build(choice: &Choice, setup: Setup) -> Stack {

@@ -544,9 +544,16 @@ impl Shard {
     }
 
     fn note_shares(&mut self) {
-        let disk = DiskMark { cpu_ns: thread_cpu_ns(), choice_ns: self.volume.choice_ns };
-        let volume = &self.volume;
-        self.shares.note(volume.disk.now(), disk, volume.tenants(), |tenant| volume.parked_ns(tenant.id));
+        let mut disk = DiskMark { cpu_ns: thread_cpu_ns(), held_ns: 0 };
+        self.volume.disk.layer().counters(&mut |name, count| {
+            disk.held_ns += if name == "headway_held_ns" { count } else { 0 };
+        });
+        let (volume, now, ages) = (&self.volume, self.volume.disk.now(), self.volume.oldest());
+        let waited = |place: u32, tenant: &Tenant| {
+            let oldest = (tenant.outstanding > 0).then(|| Nanos(now.0 - ages[place as usize].0));
+            tenant.waited_ns(now, oldest)
+        };
+        self.shares.note(now, disk, volume.tenants(), waited, |tenant| volume.parked_ns(tenant.id));
         self.most_iops = self.most_iops.max(self.shares.last_ios());
         let (shares, _) = self.current_shares();
         for (place, _) in shares.iter().filter(|(_, share)| share.shortfall.is_broken_promise()) {

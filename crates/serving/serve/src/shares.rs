@@ -10,16 +10,16 @@ use crate::tenant::Tenant;
 
 /// Seconds over which shares are counted.
 const SECONDS: usize = 10;
-/// A tenant that had something under way for this part of the window always asked for more.
-const FULL_DEMAND: f64 = 0.95;
+/// A tenant that had requests waiting for the scheduler's choice for this part of the window always asked for more.
+const FULL_DEMAND: f64 = 0.9;
+/// One that had something under way for this part of the window asked for more whenever it could.
+const BUSY_CLIENT: f64 = 0.95;
 /// A limit that delayed requests for this part of the window, summed over them, held its tenant back.
 const HELD_BACK: f64 = 0.05;
 /// A share that is smaller than promised by more than this, or by a quarter, falls short.
 const TOLERANCE: f64 = 0.03;
 /// The disk's thread that used its CPU for this part of the window had no time for more.
 const BUSY_CPU: f64 = 0.9;
-/// A scheduler that had requests waiting for less than this part of the window had nothing to choose.
-const SOME_CHOICE: f64 = 0.5;
 
 /// Why a tenant received less than its weight promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,8 @@ pub enum Shortfall {
     Reservation,
     /// The server's thread had no CPU time left: the drive was not the bottleneck.
     Cpu,
-    /// The device held all requests, so that none waited for the scheduler's choice; a smaller device depth keeps shares.
+    /// The device held all of its requests at times, so that none was there when its turn came: a smaller device depth keeps shares, or
+    /// clients with more requests under way.
     Depth,
     /// The scheduler serves by other rules than weights.
     Scheduler,
@@ -50,7 +51,7 @@ impl Shortfall {
         match self {
             Shortfall::Reservation => Some("others' reservations"),
             Shortfall::Cpu => Some("no CPU time left"),
-            Shortfall::Depth => Some("the device depth is too large"),
+            Shortfall::Depth => Some("the device holds all its requests"),
             Shortfall::Scheduler => Some("the scheduler ignores weights"),
             Shortfall::None | Shortfall::Idle | Shortfall::AsksForLess | Shortfall::Limit => None,
         }
@@ -84,6 +85,8 @@ pub(crate) enum Demand {
     Nothing,
     /// Something, but its queue ran empty.
     Some,
+    /// Always something, but at times the device held all of it.
+    InDevice,
     /// More than its limit lets through.
     Limited,
     /// Always more.
@@ -98,6 +101,7 @@ struct Mark {
     bytes: u64,
     ios: u64,
     busy_ns: u64,
+    waited_ns: u64,
     held_back_ns: u64,
 }
 
@@ -106,8 +110,8 @@ struct Mark {
 pub(crate) struct DiskMark {
     /// CPU time of the disk's thread.
     pub(crate) cpu_ns: u64,
-    /// Time in which requests waited for the scheduler's choice.
-    pub(crate) choice_ns: u64,
+    /// Time in which the scheduler held tenants that were ahead back for one that ran empty.
+    pub(crate) held_ns: u64,
 }
 
 /// One tenant's share in the window.
@@ -137,25 +141,36 @@ pub(crate) struct ShareWindow {
 }
 
 impl ShareWindow {
-    /// Counts as of `now`; `held_back_ns` of a tenant is the time for which its limit delayed requests, summed over them.
+    /// Counts as of `now`; `waited_ns` of a tenant is the time in which requests of it waited for the scheduler's choice, `held_back_ns` the time for
+    /// which its limit delayed requests, summed over them.
     pub(crate) fn note<'a>(
         &mut self,
         now: Nanos,
         disk: DiskMark,
         tenants: impl Iterator<Item = (u32, &'a Tenant)>,
+        waited_ns: impl Fn(u32, &Tenant) -> u64,
         held_back_ns: impl Fn(&Tenant) -> u64,
     ) {
         if self.marks.len() > SECONDS {
             self.marks.pop_front();
         }
-        let mark = |tenant: &Tenant| Mark {
+        let mark = |place, tenant: &Tenant| Mark {
             since: tenant.since,
             bytes: tenant.counts.bytes(),
             ios: tenant.counts.ios(),
             busy_ns: tenant.busy_ns(now),
+            waited_ns: waited_ns(place, tenant),
             held_back_ns: held_back_ns(tenant),
         };
-        self.marks.push_back((now, disk, tenants.map(|(place, tenant)| (place, mark(tenant))).collect()));
+        self.marks.push_back((now, disk, tenants.map(|(place, tenant)| (place, mark(place, tenant))).collect()));
+    }
+
+    /// Part of the window in which the scheduler held tenants back that were ahead, 0 to 1.
+    pub(crate) fn held_back(&self) -> f64 {
+        let (Some((from, before, _)), Some((to, after, _))) = (self.marks.front(), self.marks.back()) else {
+            return 0.0;
+        };
+        after.held_ns.saturating_sub(before.held_ns) as f64 / to.since(*from).0.max(1) as f64
     }
 
     /// I/Os in the last second.
@@ -186,9 +201,11 @@ impl ShareWindow {
             let before = before_of(first, place, after);
             let there = to.since(tenant.since.max(*from)).0.max(1) as f64;
             let busy = (after.busy_ns - before.busy_ns) as f64;
+            let waited = after.waited_ns.saturating_sub(before.waited_ns) as f64;
             let demand = match after.held_back_ns.saturating_sub(before.held_back_ns) as f64 {
                 held_back if held_back >= HELD_BACK * there => Demand::Limited,
-                _ if busy >= FULL_DEMAND * there => Demand::Full,
+                _ if waited >= FULL_DEMAND * there => Demand::Full,
+                _ if busy >= BUSY_CLIENT * there => Demand::InDevice,
                 _ if busy > 0.0 => Demand::Some,
                 _ => Demand::Nothing,
             };
@@ -207,8 +224,6 @@ impl ShareWindow {
             Shortfall::Reservation
         } else if (disk.cpu_ns - disk_before.cpu_ns) as f64 >= BUSY_CPU * window_ns {
             Shortfall::Cpu
-        } else if ((disk.choice_ns - disk_before.choice_ns) as f64) < SOME_CHOICE * window_ns {
-            Shortfall::Depth
         } else {
             Shortfall::Scheduler
         };
@@ -220,7 +235,8 @@ impl ShareWindow {
                 Demand::Nothing => Shortfall::Idle,
                 Demand::Some => Shortfall::AsksForLess,
                 Demand::Limited => Shortfall::Limit,
-                Demand::Full => cause,
+                Demand::InDevice if cause == Shortfall::Scheduler => Shortfall::Depth,
+                Demand::InDevice | Demand::Full => cause,
             };
             let (bytes_per_s, iops) = (claim.bytes / seconds, claim.ios / seconds);
             shares.insert(claim.place, Share { bytes_per_s, iops, share, promised, demand: claim.demand, shortfall });
@@ -278,8 +294,9 @@ mod tests {
     use super::*;
     use crate::settings::ExportSettings;
 
-    /// What a tenant does in each second: bytes, time with something under way (ms), time held back (ms).
-    type Second = (u64, u64, u64);
+    /// What a tenant does in each second: bytes, time with something under way (ms), in which something waits for a choice (ms), and
+    /// in which a limit holds it back (ms).
+    type Second = (u64, u64, u64, u64);
 
     fn shares_of(tenants: &[(u32, Second)], disk: DiskMark, seconds: u64) -> Vec<Share> {
         let mut window = ShareWindow::default();
@@ -290,17 +307,17 @@ mod tests {
                 Tenant::new(settings, TenantId(0), 0, 1, Nanos::ZERO)
             })
             .collect();
-        let places =
-            |all: &[Tenant]| -> Vec<u64> { all.iter().map(|tenant| u64::from(tenant.settings.weight)).collect() };
         for second in 0..=seconds {
-            let weights = places(&all);
-            let held = |tenant: &Tenant| {
-                let at = weights.iter().position(|weight| *weight == u64::from(tenant.settings.weight)).unwrap();
-                tenants[at].1.2 * 1_000_000 * second
+            let weights: Vec<u32> = all.iter().map(|tenant| tenant.settings.weight).collect();
+            let own = |tenant: &Tenant| {
+                let at = weights.iter().position(|weight| *weight == tenant.settings.weight).unwrap();
+                tenants[at].1
             };
-            let mark = DiskMark { cpu_ns: disk.cpu_ns * second, choice_ns: disk.choice_ns * second };
-            window.note(Nanos::from_secs(second), mark, (0..).zip(&all), held);
-            for (tenant, (_, (bytes, busy_ms, _))) in all.iter_mut().zip(tenants) {
+            let (waited, held) =
+                (|_, t: &Tenant| own(t).2 * 1_000_000 * second, |t: &Tenant| own(t).3 * 1_000_000 * second);
+            let mark = DiskMark { cpu_ns: disk.cpu_ns * second, ..disk };
+            window.note(Nanos::from_secs(second), mark, (0..).zip(&all), waited, held);
+            for (tenant, (_, (bytes, busy_ms, ..))) in all.iter_mut().zip(tenants) {
                 tenant.counts.read_bytes += bytes;
                 if *busy_ms > 0 {
                     tenant.begin(Nanos::from_secs(second));
@@ -311,11 +328,12 @@ mod tests {
         window.shares((0..).zip(&all), false).0.into_values().collect()
     }
 
-    const CHOOSES: DiskMark = DiskMark { cpu_ns: 100_000_000, choice_ns: 900_000_000 };
+    const CHOOSES: DiskMark = DiskMark { cpu_ns: 100_000_000, held_ns: 0 };
 
     #[test]
     fn what_one_leaves_is_promised_to_the_others() {
-        let shares = shares_of(&[(100, (10, 500, 0)), (200, (30, 1000, 0)), (400, (60, 1000, 0))], CHOOSES, 12);
+        let shares =
+            shares_of(&[(100, (10, 500, 400, 0)), (200, (30, 1000, 950, 0)), (400, (60, 1000, 1000, 0))], CHOOSES, 12);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(near(shares[0].promised, 1.0 / 7.0) && shares[0].shortfall == Shortfall::AsksForLess, "{shares:?}");
         assert!(near(shares[1].promised, 0.3) && near(shares[1].share, 0.3), "{shares:?}");
@@ -324,14 +342,14 @@ mod tests {
 
     #[test]
     fn each_cause_has_its_word() {
-        let pair = |own: Second, disk| shares_of(&[(300, own), (100, (90, 1000, 0))], disk, 12)[0];
-        assert_eq!(pair((0, 0, 0), CHOOSES).shortfall, Shortfall::Idle);
-        assert_eq!(pair((10, 1000, 100), CHOOSES).shortfall, Shortfall::Limit);
-        assert_eq!(pair((10, 1000, 0), CHOOSES).shortfall, Shortfall::Scheduler);
-        assert_eq!(pair((10, 1000, 0), DiskMark { choice_ns: 1000, ..CHOOSES }).shortfall, Shortfall::Depth);
-        assert_eq!(pair((10, 1000, 0), DiskMark { cpu_ns: 990_000_000, ..CHOOSES }).shortfall, Shortfall::Cpu);
-        assert_eq!(pair((270, 1000, 0), CHOOSES).shortfall, Shortfall::None);
-        let idle = pair((0, 0, 0), CHOOSES);
+        let pair = |own: Second, disk| shares_of(&[(300, own), (100, (90, 1000, 1000, 0))], disk, 12)[0];
+        assert_eq!(pair((0, 0, 0, 0), CHOOSES).shortfall, Shortfall::Idle);
+        assert_eq!(pair((10, 1000, 1000, 100), CHOOSES).shortfall, Shortfall::Limit);
+        assert_eq!(pair((10, 1000, 1000, 0), CHOOSES).shortfall, Shortfall::Scheduler);
+        assert_eq!(pair((10, 1000, 500, 0), CHOOSES).shortfall, Shortfall::Depth);
+        assert_eq!(pair((10, 1000, 1000, 0), DiskMark { cpu_ns: 990_000_000, held_ns: 0 }).shortfall, Shortfall::Cpu);
+        assert_eq!(pair((270, 1000, 1000, 0), CHOOSES).shortfall, Shortfall::None);
+        let idle = pair((0, 0, 0, 0), CHOOSES);
         assert!((idle.promised - 0.75).abs() < 1e-9 && idle.due() == 0.0, "{idle:?}");
     }
 
@@ -341,10 +359,10 @@ mod tests {
         let mut old = Tenant::new(settings.clone(), TenantId(0), 0, 1, Nanos::ZERO);
         old.counts.read_bytes = 1 << 40;
         let mut window = ShareWindow::default();
-        window.note(Nanos::from_secs(1), DiskMark::default(), [(0, &old)].into_iter(), |_| 0);
+        window.note(Nanos::from_secs(1), DiskMark::default(), [(0, &old)].into_iter(), |_, _| 0, |_| 0);
         let mut new = Tenant::new(settings, TenantId(0), 0, 1, Nanos::from_secs(2));
         new.counts.read_bytes = 1000;
-        window.note(Nanos::from_secs(3), DiskMark::default(), [(0, &new)].into_iter(), |_| 0);
+        window.note(Nanos::from_secs(3), DiskMark::default(), [(0, &new)].into_iter(), |_, _| 0, |_| 0);
         let (shares, _) = window.shares([(0, &new)].into_iter(), false);
         assert_eq!(shares[&0].bytes_per_s, 500.0);
     }

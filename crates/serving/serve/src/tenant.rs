@@ -55,6 +55,10 @@ pub(crate) struct Tenant {
     busy_since: Nanos,
     /// Time with requests under way before that.
     busy_ns: u64,
+    /// Time in which requests waited for the scheduler's choice, as far as is known of those that are done.
+    waited_ns: u64,
+    /// Up to when that is known.
+    waited_until: Nanos,
     /// Bytes of buffers in use.
     pub(crate) memory: u64,
     pub(crate) connections: u32,
@@ -80,6 +84,8 @@ impl Tenant {
             outstanding: 0,
             busy_since: since,
             busy_ns: 0,
+            waited_ns: 0,
+            waited_until: since,
             memory: 0,
             connections: 0,
             leaving: false,
@@ -106,6 +112,18 @@ impl Tenant {
     pub(crate) fn busy_ns(&self, now: Nanos) -> u64 {
         let current = if self.outstanding > 0 { now.since(self.busy_since).0 } else { 0 };
         self.busy_ns + current
+    }
+
+    /// A request waited from `since` until the device had it.
+    pub(crate) fn waited(&mut self, since: Nanos, until: Nanos) {
+        self.waited_ns += until.since(since.max(self.waited_until)).0;
+        self.waited_until = self.waited_until.max(until);
+    }
+
+    /// Time in which requests waited for the scheduler's choice since it came, ns; those that are under way since `oldest` count as
+    /// waiting.
+    pub(crate) fn waited_ns(&self, now: Nanos, oldest: Option<Nanos>) -> u64 {
+        self.waited_ns + oldest.map_or(0, |oldest| now.since(oldest.max(self.waited_until)).0)
     }
 
     /// Every [`HALF_WINDOW_S`] seconds: what is older than twice that is no longer one of the latest latencies.

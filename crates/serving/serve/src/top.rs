@@ -93,6 +93,9 @@ pub struct DiskView {
     pub queued: u64,
     /// Proportionality variation over the last 10 s, with two tenants or more that had a backlog.
     pub pv: Option<f64>,
+    /// Part of the last 10 s in which tenants ahead of their share were held back.
+    #[serde(default)]
+    pub held_back: f64,
     /// A flush failed.
     pub flush_failed: bool,
     /// The tenant whose oldest request has waited longest.
@@ -160,6 +163,7 @@ impl Top {
             in_device: disk.in_device,
             queued: disk.queued,
             pv: disk.pv,
+            held_back: disk.held_back,
             flush_failed: disk.flush_failed,
             longest_waiting: longest,
             tenants,
@@ -226,7 +230,10 @@ impl TopView {
 
 impl DiskView {
     fn lines(&self, name_columns: usize) -> Vec<String> {
-        let pv = self.pv.map_or(String::new(), |pv| format!(", PV {pv:.3}"));
+        let mut pv = self.pv.map_or(String::new(), |pv| format!(", PV {pv:.3}"));
+        if self.held_back >= 0.005 {
+            pv += &format!(", {:.0}% held back", 100.0 * self.held_back);
+        }
         let mut lines = vec![
             self.target.clone(),
             format!(
@@ -367,6 +374,7 @@ mod tests {
             in_device: 32,
             queued: 96,
             pv: Some(0.0123),
+            held_back: 0.25,
             flush_failed: false,
             longest_waiting: Some("batch".into()),
             tenants,

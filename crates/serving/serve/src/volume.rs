@@ -46,8 +46,6 @@ pub(crate) struct Volume {
     pub(crate) sends_from_file: bool,
     /// The tenant of the last request, and since when requests have been its own.
     pub(crate) alone: (u32, Nanos),
-    /// Time in which requests waited for the scheduler's choice, ns.
-    pub(crate) choice_ns: u64,
 }
 
 impl Volume {
@@ -70,7 +68,6 @@ impl Volume {
             fills_device_first: false,
             sends_from_file: false,
             alone: (u32::MAX, Nanos::ZERO),
-            choice_ns: 0,
         }
     }
 
@@ -277,14 +274,13 @@ impl Volume {
     pub(crate) fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<VolumeEvent>) -> Result<(), Error> {
         let due = if self.events.is_empty() && self.disk_events.is_empty() { deadline } else { Some(self.disk.now()) };
         let mut disk_events = std::mem::take(&mut self.disk_events);
-        let (waits, since) = (self.disk.layer().queued() > 0, self.disk.now());
         self.disk.turn(due, &mut disk_events)?;
-        if waits {
-            self.choice_ns += self.disk.now().since(since).0;
-        }
         for event in disk_events.drain(..) {
             match event {
                 Event::Completed { finished, data } => {
+                    if let Some(own) = self.tenant_of(finished.io.token as u32) {
+                        own.waited(finished.submit, finished.issue);
+                    }
                     self.completed(finished.io.token as u32, finished.result, data)?;
                 }
                 Event::RequestFailed(failure) => {
@@ -315,6 +311,12 @@ impl Volume {
         }
         std::mem::swap(&mut self.events, events);
         Ok(())
+    }
+
+    /// The tenant of an operation.
+    fn tenant_of(&mut self, number: u32) -> Option<&mut Tenant> {
+        let tenant = self.operations.get(number as usize)?.tenant;
+        self.tenant_mut(tenant)
     }
 
     fn notify(&mut self, owner: u32, event: ClientEvent) {

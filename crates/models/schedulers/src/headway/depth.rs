@@ -8,6 +8,8 @@ use super::shares::{Hierarchy, WHOLE};
 const REVIEW_COMPLETIONS: u32 = 32;
 /// A tenant falls short that got less than this part of what the best served got for its share, in percent.
 const SHORT_PERCENT: u64 = 97;
+/// All requests of a tenant were in the device for this part of the time: its turn came when it had none waiting, in percent.
+const EMPTY_PERCENT: u64 = 5;
 /// A tenant can use its share if it had something outstanding for this part of the time, in percent.
 const BUSY_PERCENT: u64 = 75;
 
@@ -17,12 +19,18 @@ pub(super) struct Account {
     pub(super) in_device: u32,
     pub(super) waiting: u32,
     pub(super) outstanding: u32,
+    /// Requests sent since it last had none waiting.
+    pub(super) spell: u32,
     /// Virtual time of its service, at the default weight, in units of 256.
     served: u64,
     /// Since when something is outstanding.
     busy_since: Nanos,
     /// How long something was outstanding.
     busy: Nanos,
+    /// Since when all that is outstanding is in the device, if none waits.
+    empty_since: Nanos,
+    /// How long that was so.
+    empty: Nanos,
     /// It is owed service though it nearly always had something outstanding.
     pub(super) behind: bool,
     /// Its own limit keeps it from asking for more.
@@ -37,20 +45,28 @@ impl Account {
         self.paced = paced;
         if self.outstanding == 0 {
             self.busy_since = now;
+        } else if self.waiting == 0 {
+            self.empty += now.since(self.empty_since);
+        }
+        if self.waiting == 0 {
+            self.spell = 0;
         }
         self.outstanding += 1;
         self.waiting += 1;
     }
 
     /// A request is sent to the device.
-    pub(super) fn sent(&mut self) {
+    pub(super) fn sent(&mut self, now: Nanos) {
         self.waiting -= 1;
+        self.spell += 1;
+        self.empty_since = now;
         self.in_device += 1;
     }
 
     /// A waiting request became part of another.
-    pub(super) fn absorbed(&mut self) {
+    pub(super) fn absorbed(&mut self, now: Nanos) {
         self.waiting -= 1;
+        self.empty_since = now;
         self.outstanding -= 1;
     }
 
@@ -68,6 +84,7 @@ impl Account {
         self.last_seen = now;
         if self.outstanding == 0 {
             self.busy += now.since(self.busy_since);
+            self.empty += now.since(self.empty_since);
         }
     }
 }
@@ -138,18 +155,24 @@ impl Depth {
             if account.outstanding > 0 {
                 account.busy += now.since(account.busy_since);
                 account.busy_since = now;
+                if account.waiting == 0 {
+                    account.empty += now.since(account.empty_since);
+                    account.empty_since = now;
+                }
             }
             if account.busy > Nanos::ZERO {
                 self.active_share += shares.share(tenant);
             }
             // One with a backlog needs no help: its turn comes by the order of service. One that is limited asks for no more.
-            let needs_help = account.busy.0 * 100 >= span * BUSY_PERCENT && account.waiting == 0 && !account.paced;
+            let empty = account.empty.0 * 100 >= span * EMPTY_PERCENT;
+            let needs_help = account.busy.0 * 100 >= span * BUSY_PERCENT && empty && !account.paced;
             let short = got((tenant, account)) * 100 < most * u128::from(SHORT_PERCENT);
             account.behind = needs_help && (shares.lags(tenant) || short);
             any_behind |= account.behind;
             any_short |= needs_help && short;
             account.served = 0;
             account.busy = Nanos::ZERO;
+            account.empty = Nanos::ZERO;
         }
         // A tenant that lags, but gets its share now, needs no smaller depth, only time.
         if any_short && follow_shares {

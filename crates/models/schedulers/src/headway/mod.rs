@@ -26,11 +26,13 @@
 //! - `depth`: what tenants got, and the depth that follows from it
 //! - `exclusive`: exclusive slices
 //! - `fresh`: fresh tasks
+//! - `hold`: tenants that are held back for one that ran empty
 //! - `run`: a few requests of one task in a row
 
 mod depth;
 mod exclusive;
 mod fresh;
+mod hold;
 mod queue;
 mod run;
 mod settings;
@@ -47,6 +49,7 @@ use crate::settings::has_settings;
 use depth::Depth;
 use exclusive::ExclusiveSlice;
 use fresh::{Reservation, Starts};
+use hold::Hold;
 use queue::{Order, Queue, Storage, is_foreground, queue_node};
 use run::Run;
 pub use settings::TUNABLES;
@@ -100,6 +103,7 @@ pub struct Headway {
     reservation: Option<Reservation>,
     starts: Starts,
     run: Run,
+    hold: Hold,
     /// Direction of the current batch, and its length.
     batch_dir: Dir,
     batch_len: u64,
@@ -123,6 +127,7 @@ impl Headway {
             reservation: None,
             starts: Starts::default(),
             run: Run::default(),
+            hold: Hold::default(),
             batch_dir: Dir::Read,
             batch_len: 0,
             last_completion: Nanos::ZERO,
@@ -254,9 +259,32 @@ impl Headway {
         }
         self.in_device += 1;
         self.waiting -= 1;
-        self.depth.accounts[request.io.tenant.0 as usize].sent();
+        self.depth.accounts[request.io.tenant.0 as usize].sent(ctx.now);
+        self.note_empty(request.io.tenant.0, ctx.now);
         let waits = self.queues[node as usize].waiting > 0;
         self.shares.charge(node, used as i64, self.weight(node, fresh), in_turn, waits);
+    }
+
+    /// Was that the last waiting request of a tenant with a backlog?
+    fn note_empty(&mut self, tenant: u32, now: Nanos) {
+        let account = &self.depth.accounts[tenant as usize];
+        if self.settings.hold() > Nanos::ZERO
+            && account.waiting == 0
+            && account.spell >= hold::BACKLOG
+            && !account.paced
+        {
+            self.hold.ran_empty(tenant, now);
+        }
+    }
+
+    /// Until when the tenant whose turn it is waits for one that is behind and ran empty a moment ago, if it does.
+    fn held_until(&mut self, now: Nanos) -> Option<Nanos> {
+        let longest = self.settings.hold();
+        if longest == Nanos::ZERO || self.rotational {
+            return None;
+        }
+        let (shares, first) = (&self.shares, self.shares.first(ROOT)?);
+        self.hold.until(now, longest, |tenant| shares.is_owed(tenant_node(tenant), first))
     }
 
     /// Until when the device idles for the owner of an exclusive slice, if it does; ends a slice that is over.
@@ -344,6 +372,7 @@ impl Headway {
             self.shares.attach(child, if now_in == node { ROOT } else { now_in });
         }
         self.shares.forget(node);
+        self.hold.is_back(tenant.0);
         if let Some(account) = self.depth.accounts.get_mut(tenant.0 as usize) {
             *account = depth::Account::default();
         }
@@ -365,6 +394,9 @@ impl Scheduler for Headway {
         let patience = self.patience();
         let account = &mut self.depth.accounts[request.io.tenant.0 as usize];
         let away = account.outstanding == 0 && ctx.now.since(account.last_seen) > patience;
+        if account.waiting == 0 {
+            self.hold.is_back(request.io.tenant.0);
+        }
         account.arrived(ctx.now, request.io.flags.any(Flags::PACED));
         let queue = &self.queues[node as usize];
         let seen = queue.last_seen;
@@ -424,6 +456,11 @@ impl Scheduler for Headway {
         }
         let exclusive = self.exclusive.and_then(|slice| self.first_in(slice.owner));
         let special = exclusive.or(reserved);
+        if special.is_none()
+            && let Some(until) = self.held_until(ctx.now)
+        {
+            return Next::WaitUntil(until);
+        }
         let run = if special.is_none() { self.in_run() } else { None };
         let in_turn = exclusive.is_none() && run.is_none();
         let Some(node) = special.or(run).or_else(|| self.first()) else { return Next::Empty };
@@ -535,7 +572,7 @@ impl Scheduler for Headway {
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
         let Slot { queue: node, order, .. } = self.slots[absorbed.index()];
         let request = &ctx.requests[absorbed];
-        self.depth.accounts[request.io.tenant.0 as usize].absorbed();
+        self.depth.accounts[request.io.tenant.0 as usize].absorbed(ctx.now);
         let queue = &mut self.queues[node as usize];
         queue.remove(&mut self.storage, absorbed, order);
         queue.outstanding -= 1;
@@ -569,6 +606,10 @@ impl Scheduler for Headway {
     }
 
     has_settings!(SETTINGS, TUNABLES in settings);
+
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        count("headway_held_ns", self.hold.held.0);
+    }
 
     fn describe(&self, _ctx: &Context<'_>) -> String {
         let owner = self.exclusive.map_or("none".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));

@@ -15,6 +15,9 @@ settings! {
     batch: "requests", 1, 1024, 64, "reads or writes in a row on flash while both are queued" => (batch);
     low_latency: "0 or 1", 0, 1, 1, "prefer fresh tasks within their tenant" => (low_latency);
     follow_shares: "0 or 1", 0, 1, 1, "reduce the queue depth while a tenant is behind its share" => (follow_shares);
+    hold_us: "us", 0, 100_000, 0,
+        "longest time on flash for which a tenant ahead of its share waits for one that is behind and ran empty; 0: it goes on"
+        => (hold_us);
     run_kib: "KiB", 0, 1024, 0,
         "what a task of a tenant of mean weight may move in a row on flash; 0: turns change with each request" => (run_kib);
     join_kib: "KiB", 0, 1024, 0,
@@ -32,6 +35,7 @@ pub(super) struct Settings {
     pub(super) batch: u64,
     pub(super) low_latency: bool,
     pub(super) follow_shares: bool,
+    hold_us: u64,
     run_kib: u64,
     join_kib: u64,
 }
@@ -48,6 +52,11 @@ impl Settings {
     /// How long the device idles for an expected request.
     pub(super) fn patience(&self, rotational: bool) -> Nanos {
         Nanos::from_us(if rotational { self.patience_us } else { self.flash_patience_us })
+    }
+
+    /// How long a tenant that is ahead waits for one that ran empty.
+    pub(super) fn hold(&self) -> Nanos {
+        Nanos::from_us(self.hold_us)
     }
 
     pub(super) fn run_sectors(&self) -> u64 {

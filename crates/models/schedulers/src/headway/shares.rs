@@ -332,6 +332,12 @@ impl Hierarchy {
         id
     }
 
+    /// Would `behind`, in which nothing waits, have gone before its sibling `ahead` by more than [`LAG`], had something waited?
+    pub(super) fn is_owed(&self, behind: NodeId, ahead: NodeId) -> bool {
+        let (own, other) = (self.node(behind), self.node(ahead));
+        own.parent == other.parent && behind != ahead && later(other.time.wrapping_sub(LAG), own.time)
+    }
+
     /// Would this node be served next if something waited in it?
     pub(super) fn is_first(&self, node: NodeId) -> bool {
         let mut id = node;
