@@ -1,4 +1,4 @@
-//! Puts the commit behind the version, as in `0.1.0 (1a2b3c4d5e6f)`.
+//! Puts the commit behind the version, as in `0.1.0 (1a2b3c4d5e6f)`; `1a2b3c4d5e6f-dirty` if sources have been changed since.
 //!
 //! In this order: the variable `DUMBWAITER_COMMIT` (for who packages it), the note that `cargo package` leaves in a crate,
 //! git. Where none knows it the version stands alone. Only release builds ask git: others would be built anew after each
@@ -11,9 +11,10 @@ use std::{env, fs};
 fn main() {
     println!("cargo::rerun-if-env-changed=DUMBWAITER_COMMIT");
     let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it");
-    let commit = given().or_else(packaged).or_else(checked_out).filter(|commit| is_hash(commit));
-    let version = match commit {
-        Some(commit) => format!("{version} ({})", &commit[..commit.len().min(12)]),
+    let checked_out = || checked_out().map(|commit| (commit, if is_changed() { "-dirty" } else { "" }));
+    let commit = given().or_else(packaged).map(|commit| (commit, "")).or_else(checked_out);
+    let version = match commit.filter(|(commit, _)| is_hash(commit)) {
+        Some((commit, changed)) => format!("{version} ({}{changed})", &commit[..commit.len().min(12)]),
         None => version,
     };
     println!("cargo::rustc-env=DUMBWAITER_VERSION={version}");
@@ -46,6 +47,13 @@ fn checked_out() -> Option<String> {
         println!("cargo::rerun-if-changed={log}");
     }
     git(&["rev-parse", "HEAD"])
+}
+
+/// Have sources been changed since the commit?
+fn is_changed() -> bool {
+    const SOURCES: [&str; 3] = ["../../crates", "../../Cargo.toml", "../../Cargo.lock"];
+    SOURCES.iter().for_each(|source| println!("cargo::rerun-if-changed={source}"));
+    git(&[&["status", "--porcelain", "--"][..], &SOURCES].concat()).is_some_and(|changes| !changes.is_empty())
 }
 
 fn git(args: &[&str]) -> Option<String> {

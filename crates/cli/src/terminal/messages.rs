@@ -16,6 +16,7 @@ const SCREEN_COLUMNS_MIN: u16 = 40;
 /// If stdout cannot be written; [`io::ErrorKind::BrokenPipe`] if its reader is gone.
 pub fn print(text: &str) -> io::Result<()> {
     let text = if style().colour { escape_styled(text) } else { escape(text) };
+    let _writing = dumbwaiter_text::Writing::begin();
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|e| io::Error::new(e.kind(), format!("cannot print the results: {e}")))

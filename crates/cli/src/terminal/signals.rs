@@ -11,6 +11,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// How often a thread checks whether a signal arrived.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// A result that takes longer to write, after a signal, is not read.
+const TAKES: Duration = Duration::from_secs(1);
 
 /// Sets `control.cancel` on the first SIGINT or SIGTERM; a second one ends the program at once.
 ///
@@ -23,7 +25,7 @@ pub fn cancel_on_signal(control: &Arc<Control>) -> io::Result<()> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&received)))
             .map_err(no_handler)?;
     }
-    cancel_when(received, control);
+    cancel_when(received, control, true);
     Ok(())
 }
 
@@ -35,7 +37,7 @@ pub fn cancel_on_signal(control: &Arc<Control>) -> io::Result<()> {
 pub fn cancel_on_signal_and_undo(control: &Arc<Control>) -> Result<(), dumbwaiter_linux::Error> {
     let received = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&received)))?;
-    cancel_when(received, control);
+    cancel_when(received, control, false);
     Ok(())
 }
 
@@ -79,7 +81,8 @@ fn end_if(received: &AtomicBool) {
     }
 }
 
-fn cancel_when(received: Arc<AtomicBool>, control: &Arc<Control>) {
+/// `ends`: the program ends, too, where a result is on its way that nobody takes.
+fn cancel_when(received: Arc<AtomicBool>, control: &Arc<Control>, ends: bool) {
     let control = Arc::clone(control);
     std::thread::spawn(move || {
         while !received.load(Ordering::Relaxed) {
@@ -87,6 +90,14 @@ fn cancel_when(received: Arc<AtomicBool>, control: &Arc<Control>) {
         }
         control.cancel.store(true, Ordering::Relaxed);
         crate::tell!("\ninterrupted: reporting completed runs (Ctrl-C again to quit)");
+        let since = std::time::Instant::now();
+        while since.elapsed() < TAKES || dumbwaiter_text::writing_for().is_none_or(|time| time < TAKES) {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        if ends {
+            crate::tell!("interrupted: the result is not taken by whoever reads it");
+            std::process::exit(130);
+        }
     });
 }
 

@@ -98,7 +98,7 @@ fn nonsense_has_bounds() {
     refused(&["compare", &file(&dir, "long.toml", &long)], &["long.toml:1", "1 MiB"]);
     let big = dir.path().join("big.toml");
     std::fs::File::create(&big).unwrap().set_len(65 << 20).unwrap();
-    refused(&["compare", big.to_str().unwrap()], &["64 MiB"]);
+    refused(&["compare", big.to_str().unwrap()], &["3 MiB"]);
     let big = dir.path().join("big.json");
     std::fs::File::create(&big).unwrap().set_len(65 << 20).unwrap();
     let log = file(&dir, "log.csv", b"");

@@ -135,6 +135,7 @@ impl Seek for OutputFile {
 /// Writes a whole file by way of an [`OutputFile`]: after an error, nothing half-written is left and an older file is as
 /// it was.
 pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<OutputFile>) -> io::Result<()>) -> io::Result<()> {
+    let _writing = crate::Writing::begin();
     let mut out = BufWriter::new(OutputFile::create(path)?);
     fill(&mut out)?;
     out.into_inner().map_err(IntoInnerError::into_error)?.commit().map(drop)

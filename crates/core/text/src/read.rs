@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes of the largest configuration.
-const CONFIG_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of the largest configuration: a parsed one needs seventy times its size in memory.
+const CONFIG_BYTES_MAX: u64 = 3 << 20;
 
 /// Why a file is no text that can be used.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, TextError> {
     })
 }
 
-/// The text of a configuration of at most 16 MiB.
+/// The text of a configuration of at most 3 MiB.
 ///
 /// # Errors
 /// In words, without the path.
@@ -71,7 +71,7 @@ mod tests {
         let path = folder.path().join("file.toml");
         std::fs::write(&path, b"a = 1\nb = \"\xff\"\n").unwrap();
         assert_eq!(read_config(&path).unwrap_err(), "line 2: byte 0xff is not UTF-8; expected a configuration in TOML");
-        assert!(read_config(Path::new("/dev/zero")).unwrap_err().starts_with("larger than 16 MiB"));
+        assert!(read_config(Path::new("/dev/zero")).unwrap_err().starts_with("larger than 3 MiB"));
         assert!(read_config(folder.path()).unwrap_err().contains("directory"));
     }
 }

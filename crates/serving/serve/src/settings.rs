@@ -18,6 +18,8 @@ pub(crate) const CONNECTION_REQUESTS: u32 = 64;
 pub(crate) const MAX_CONNECTIONS: u32 = 4096;
 /// Memory for requests under way, bytes.
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
+/// Exports of a server.
+const MAX_EXPORTS: usize = 4096;
 /// Longest name of an export, bytes.
 const MAX_NAME: usize = 256;
 /// Highest number of a block device: what the kernel has minors for.
@@ -383,7 +385,11 @@ impl ServeSettings {
         if self.connection_requests == 0 || self.max_connections == 0 {
             return refuse("max_connections and connection_requests: expected at least 1");
         }
-        let mut names: Vec<&str> = Vec::new();
+        let exports: usize = self.targets.iter().map(|target| target.exports.len()).sum();
+        if exports > MAX_EXPORTS {
+            return Err(Error::Settings(format!("{exports} exports; expected at most {MAX_EXPORTS}")));
+        }
+        let mut names = std::collections::BTreeSet::new();
         for target in &self.targets {
             if target.exports.is_empty() {
                 return Err(Error::Settings(format!(
@@ -397,13 +403,12 @@ impl ServeSettings {
             }
             for export in &target.exports {
                 export.check()?;
-                if names.contains(&export.name.as_str()) {
+                if !names.insert(export.name.as_str()) {
                     return Err(Error::Export {
                         export: export.name.clone(),
                         what: "two exports have this name; give each its own".into(),
                     });
                 }
-                names.push(&export.name);
             }
         }
         Ok(())

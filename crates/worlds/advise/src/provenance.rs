@@ -28,6 +28,9 @@ pub struct Provenance {
     /// Kinds of the simulated drives, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, DriveKind>,
+    /// SHA-256 of the trace files, by their paths.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
     /// Classes of drives that were asked for, and the models that stand for each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<String, Vec<String>>,

@@ -110,6 +110,7 @@ fn described(experiment: &Experiment, about: &About, runs: Vec<RunResult>) -> Re
         drive: about.drive.clone(),
         models: if about.real { BTreeMap::new() } else { models(&scenario.devices) },
         classes: if about.real { BTreeMap::new() } else { experiment.asked.classes.clone() },
+        inputs: crate::inputs::hashes(&scenario),
         ..Provenance::default()
     };
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), version)]);

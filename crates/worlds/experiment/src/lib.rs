@@ -16,6 +16,7 @@ mod compare;
 mod control;
 mod failure;
 mod input;
+mod inputs;
 mod io_cost_parameters;
 mod left_out;
 mod matrix;

@@ -22,14 +22,15 @@ use crate::ranking_columns::{Column, columns};
 use crate::suite::suite_grids;
 use conditions::conditions;
 use detail::Detail;
-use dumbwaiter_advise::{Advice, Document, Extent, Ranking, RankingRow};
+use dumbwaiter_advise::{Advice, Axes, Document, Extent, Ranking, RankingRow};
 use dumbwaiter_measure::{Difference, RunResult, latency_text};
 use figure::{Figure, Group};
 use figures::figures;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context, escape_formatter};
-use palette::{Look, label, looks};
+use palette::{Look, axes, label, looks};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -260,21 +261,15 @@ fn section(
     specs: &mut serde_json::Map<String, serde_json::Value>,
 ) -> Section {
     let here = |r: &&RunResult| r.device == ranking.device && r.variant == ranking.variant;
-    let groups: Vec<Group> = looks
-        .iter()
-        .map(|look| Group {
-            look,
-            runs: document
-                .runs
-                .iter()
-                .filter(here)
-                .filter(|r| label(document, r.configuration()) == look.scheduler)
-                .collect(),
-        })
-        .filter(|g| !g.runs.is_empty())
-        .collect();
+    let axes = axes(document);
+    let mut runs: BTreeMap<String, Vec<&RunResult>> = BTreeMap::new();
+    for run in document.runs.iter().filter(here) {
+        runs.entry(label(axes, run.configuration())).or_default().push(run);
+    }
+    let groups: Vec<Group> =
+        looks.iter().filter_map(|look| runs.remove(&look.scheduler).map(|runs| Group { look, runs })).collect();
     let columns = columns(ranking, Extent::Page);
-    let rows = ranking.rows.iter().filter_map(|row| row_view(document, ranking, looks, &columns, row));
+    let rows = ranking.rows.iter().filter_map(|row| row_view(axes, ranking, looks, &columns, row));
     let figures = figures(&groups, ranking, detail).into_iter().enumerate().map(|(i, figure)| {
         let Figure { title, caption, wide, spec } = figure;
         let id = format!("plot-{number}-{i}");
@@ -321,14 +316,8 @@ fn section(
 }
 
 /// A row of the table; `None` for one that no group has.
-fn row_view(
-    document: &Document,
-    ranking: &Ranking,
-    looks: &[Look],
-    columns: &[Column],
-    row: &RankingRow,
-) -> Option<RowView> {
-    let name = label(document, (&row.scheduler, &row.via, &row.completion));
+fn row_view(axes: Axes, ranking: &Ranking, looks: &[Look], columns: &[Column], row: &RankingRow) -> Option<RowView> {
+    let name = label(axes, (&row.scheduler, &row.via, &row.completion));
     let value = |column: &Column| {
         let estimate = row.metrics.get(column.metric.key())?;
         let (mean, spread, _) = column.parts(estimate);

@@ -2,6 +2,8 @@
 //! Okabe and Ito, which stay distinct for colour-blind readers on white and on black, without yellow and black, which
 //! each vanish on one of the two.
 
+use std::collections::BTreeSet;
+
 use dumbwaiter_advise::Axes;
 use dumbwaiter_advise::Document;
 
@@ -35,18 +37,21 @@ pub(super) fn look(i: usize, name: &str) -> Look {
 
 /// The style of every scheduler (with block layer and completion method) of a document, in order of appearance.
 pub(super) fn looks(document: &Document) -> Vec<Look> {
-    let mut looks: Vec<Look> = Vec::new();
+    let (axes, mut seen, mut looks) = (axes(document), BTreeSet::new(), Vec::new());
     for run in &document.runs {
-        let name = label(document, run.configuration());
-        if looks.iter().all(|l| l.scheduler != name) {
-            looks.push(look(looks.len(), &name));
+        if seen.insert(run.configuration()) {
+            looks.push(look(looks.len(), &label(axes, run.configuration())));
         }
     }
     looks
 }
 
+/// What varies beside the scheduler.
+pub(super) fn axes(document: &Document) -> Axes {
+    Axes::of(document.runs.iter().map(|r| (r.via.as_str(), r.completion.as_str())))
+}
+
 /// The name of a scheduler, with its block layer and completion method if the document has several.
-pub(super) fn label(document: &Document, (scheduler, via, completion): (&str, &str, &str)) -> String {
-    let axes = Axes::of(document.runs.iter().map(|r| (r.via.as_str(), r.completion.as_str())));
+pub(super) fn label(axes: Axes, (scheduler, via, completion): (&str, &str, &str)) -> String {
     axes.name(scheduler, via, completion)
 }

@@ -84,7 +84,8 @@ fn metrics_and_health_are_served() {
     let address = running.server().http_address().unwrap();
     let get = |path: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let accept = if path == "/metrics" { "application/openmetrics-text; version=1.0.0" } else { "text/plain" };
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
@@ -96,6 +97,9 @@ fn metrics_and_health_are_served() {
     assert!(metrics.contains("dumbwaiter_io_requests_total{target=\"null\",export=\"a\",op=\"read\"} 1\n"));
     assert!(metrics.contains("export=\"odd \\\"name\\\\\""));
     assert!(metrics.ends_with("# EOF\n"));
+    let older = get("/metrics?older");
+    assert!(older.contains("text/plain; version=0.0.4") && older.contains("# TYPE dumbwaiter_errors_total counter\n"));
+    assert!(!older.contains("# EOF"));
     assert!(get("/stats.json").contains("\"share\""));
 }
 

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::Shutdown;
 
+use super::openmetrics;
 use connection::{Connection, Stage};
+use request::Request;
 
 /// Clients at a time. One more takes the place of that which has been sending its head for longest.
 const CLIENTS_MAX: usize = 256;
@@ -226,8 +228,13 @@ impl Clients<'_> {
         }
         let Some(client) = self.all.iter_mut().filter(asked).min_by_key(|client| client.since) else { return };
         if let Stage::Asked(request) = &client.stage {
-            let (path, head_only) = (request.path.clone(), request.head_only);
-            client.respond(&(self.answer)(&path), head_only);
+            let Request { path, head_only, takes_openmetrics } = request.clone();
+            let mut response = (self.answer)(&path);
+            if response.kind == openmetrics::CONTENT_TYPE && !takes_openmetrics {
+                response.kind = openmetrics::TEXT_CONTENT_TYPE;
+                response.body = openmetrics::text_format(&response.body);
+            }
+            client.respond(&response, head_only);
         }
     }
 }

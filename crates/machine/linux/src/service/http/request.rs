@@ -20,6 +20,8 @@ pub(super) struct Request {
     pub path: String,
     /// `HEAD`: only the head of the answer.
     pub head_only: bool,
+    /// It takes OpenMetrics; others get metrics in the older text format.
+    pub takes_openmetrics: bool,
 }
 
 /// Where the head in these bytes ends, if all of it is there.
@@ -46,12 +48,13 @@ pub(super) fn parse(head: &[u8], hosts: &[String]) -> Result<Request, Response> 
     if target.len() > PATH_BYTES_MAX {
         return Err(Response::text("414 URI Too Long", "the path is too long\n"));
     }
-    let mut host = None;
+    let (mut host, mut takes_openmetrics) = (None, false);
     for (number, line) in lines.enumerate() {
         if number >= LINES_MAX {
             return Err(Response::text("431 Request Header Fields Too Large", "too many header lines\n"));
         }
         let (name, value) = line.split_once(':').ok_or_else(bad)?;
+        takes_openmetrics |= name.eq_ignore_ascii_case("accept") && value.contains("application/openmetrics-text");
         if name.eq_ignore_ascii_case("host") && host.replace(value.trim()).is_some() {
             return Err(bad());
         }
@@ -68,7 +71,7 @@ pub(super) fn parse(head: &[u8], hosts: &[String]) -> Result<Request, Response> 
             "this server is not known by the name in Host; call it by its address, or start it with --http-host NAME\n";
         return Err(Response::text("421 Misdirected Request", text));
     }
-    Ok(Request { path, head_only })
+    Ok(Request { path, head_only, takes_openmetrics })
 }
 
 /// Is this `Host` an address, `localhost` or one of the names given? Any other may be that of a stranger's page, which had its own
@@ -121,7 +124,9 @@ mod tests {
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(2000))), "414");
         assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "a:\r\n".repeat(200))), "431");
         let head = parse(b"HEAD /metrics?x=1 HTTP/1.1\r\n\r\n", &[]).unwrap();
-        assert_eq!(head, Request { path: "/metrics".into(), head_only: true });
+        assert_eq!(head, Request { path: "/metrics".into(), head_only: true, takes_openmetrics: false });
+        let accept = b"GET / HTTP/1.1\r\nACCEPT: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n\r\n";
+        assert!(parse(accept, &[]).unwrap().takes_openmetrics);
     }
 
     #[test]
