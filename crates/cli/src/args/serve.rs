@@ -27,7 +27,7 @@ pub(crate) struct Serve {
     /// Serve a device model in real time; the same as --target emulate:MODEL
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["target", "config"])]
     pub(crate) emulate: Option<String>,
-    /// An export: NAME[:weight=N,offset=SIZE,size=SIZE,block_size=SIZE,readonly,limit_iops=N,limit_bytes=SIZE,reservation=N,ublk=N,shared]
+    /// An export: NAME[:weight=N,offset=SIZE,size=SIZE,block_size=SIZE,readonly,limit_iops=N,limit_bytes=SIZE,reservation=N,users=N+N,hidden,ublk=N,shared]
     #[arg(long = "export", value_name = "NAME[:KEY=VALUE,…]", conflicts_with = "config")]
     pub(crate) exports: Vec<String>,
     /// Serve NBD at DIR/nbd.sock

@@ -7,7 +7,7 @@ use crate::settings::ExportSettings;
 
 /// Keys that are understood, for people.
 const KEYS: &str = "weight, offset, size, block_size, readonly, limit_iops, limit_bytes, burst_iops, burst_bytes, reservation, \
-     over_commit, ublk, shared, description";
+     over_commit, ublk, shared, users, groups, certificates, hidden, description";
 
 impl ExportSettings {
     /// Reads `NAME`, `NAME:weight=400,offset=0,size=20G`, or `name=NAME,weight=400`.
@@ -47,6 +47,13 @@ fn number(key: &str, value: &str) -> Result<u64, String> {
     value.parse().map_err(|_| format!("{key} `{value}`: expected a whole number"))
 }
 
+/// Values joined by `+`; `none` for none.
+fn list<T: std::str::FromStr>(key: &str, value: &str) -> Result<Vec<T>, String> {
+    let values = value.split('+').filter(|value| *value != "none");
+    let wrong = |value| format!("{key} `{value}`: expected numbers of users or groups, or names, joined by `+`");
+    values.map(|value| value.parse().map_err(|_| wrong(value))).collect()
+}
+
 /// Changes a setting by its text, `KEY=VALUE` or `KEY`.
 fn set(export: &mut ExportSettings, pair: &str) -> Result<(), String> {
     let (key, value) = pair.split_once('=').unwrap_or((pair, "yes"));
@@ -76,6 +83,10 @@ fn set(export: &mut ExportSettings, pair: &str) -> Result<(), String> {
         "reservation" | "reservation_iops" => export.reservation_iops = unless_none(number)?,
         "ublk" => export.ublk = Some(u32::try_from(number(key, value)?).unwrap_or(u32::MAX)),
         "shared" => export.shared = flag()?,
+        "users" => export.access.users = list(key, value)?,
+        "groups" => export.access.groups = list(key, value)?,
+        "certificates" => export.access.certificates = list(key, value)?,
+        "hidden" => export.access.hidden = flag()?,
         "description" => value.clone_into(&mut export.description),
         other => return Err(format!("unknown key `{other}`; expected one of {KEYS}")),
     }
@@ -92,6 +103,9 @@ mod tests {
         assert_eq!((a.name.as_str(), a.weight, a.offset, a.size), ("db", 400, 1 << 20, Some(2 << 30)));
         assert!(a.readonly && a.limit_iops == Some(500));
         assert_eq!(ExportSettings::parse("name=db,weight=400").unwrap().weight, 400);
+        let access = ExportSettings::parse("db:users=1000+1001,certificates=vm1.example,hidden").unwrap().access;
+        assert_eq!((access.users, access.certificates), (vec![1000, 1001], vec!["vm1.example".to_owned()]));
+        assert!(access.hidden && access.groups.is_empty());
         assert_eq!(ExportSettings::parse("db").unwrap(), ExportSettings::whole("db"));
     }
 
@@ -111,6 +125,8 @@ mod tests {
             ("a:ublk=sda", "whole number"),
             ("a/b", "without `/`"),
             ("a:limit_iops=10,reservation=20", "more than its limit of 10"),
+            ("a:users=root", "expected numbers of users"),
+            ("a:certificates=*.example", "expected a DNS name"),
             ("a:burst_iops=10", "give limit_iops too"),
             ("a:limit_bytes=1M,burst_bytes=0", "burst_bytes 0: expected at least 1"),
         ] {

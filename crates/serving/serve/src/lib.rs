@@ -11,6 +11,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod access;
 mod answers;
 #[doc(hidden)]
 pub mod bench;
@@ -69,6 +70,7 @@ mod virtual_time_tests;
 mod volume;
 mod zeroes;
 
+pub use access::Access;
 pub use control::send_order;
 pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
 pub use error::Error;

@@ -229,8 +229,9 @@ impl Shard {
             (settings.burst_iops, settings.burst_bytes) = (new.burst_iops, new.burst_bytes);
             (settings.reservation_iops, settings.over_commit) = (new.reservation_iops, new.over_commit);
             (settings.shared, settings.description) = (new.shared, new.description.clone());
+            settings.access = new.access.clone();
         })?;
-        if settings.description != new.description {
+        if (&settings.description, &settings.access) != (&new.description, &new.access) {
             self.publish(index)?;
         }
         Ok(())

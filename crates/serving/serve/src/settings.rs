@@ -7,6 +7,7 @@ use dumbwaiter_controllers::TenantControls;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::access::Access;
 use crate::byte_size::{bytes, bytes_if};
 pub use crate::device_depth::DeviceDepth;
 
@@ -99,6 +100,9 @@ pub struct ExportSettings {
     /// May overlap other writable exports.
     #[serde(default)]
     pub shared: bool,
+    /// Who may open it.
+    #[serde(default)]
+    pub access: Box<Access>,
 }
 
 fn default_weight() -> u32 {
@@ -124,6 +128,7 @@ impl ExportSettings {
             over_commit: false,
             ublk: None,
             shared: false,
+            access: Box::default(),
         }
     }
 
@@ -157,6 +162,9 @@ impl ExportSettings {
         }
         if let Some(number) = self.ublk.filter(|number| *number > UBLK_MAX) {
             return refuse(format!("ublk {number}: expected a device number from 0 to {UBLK_MAX}"));
+        }
+        if let Err(what) = self.access.check() {
+            return refuse(what);
         }
         if self.size == Some(0) {
             return refuse("size 0: expected at least one block".into());
@@ -385,7 +393,13 @@ impl ServeSettings {
         if self.connection_requests == 0 || self.max_connections == 0 {
             return refuse("max_connections and connection_requests: expected at least 1");
         }
-        let exports: usize = self.targets.iter().map(|target| target.exports.len()).sum();
+        let verified = self.tls.as_ref().is_some_and(|tls| tls.verify_peer);
+        let all = || self.targets.iter().flat_map(|target| &target.exports);
+        if let Some(export) = all().find(|export| !export.access.certificates.is_empty() && !verified) {
+            let what = "certificates: no client shows one that was checked; set tls and tls_verify_peer".to_owned();
+            return Err(Error::Export { export: export.name.clone(), what });
+        }
+        let exports = all().count();
         if exports > MAX_EXPORTS {
             return Err(Error::Settings(format!("{exports} exports; expected at most {MAX_EXPORTS}")));
         }

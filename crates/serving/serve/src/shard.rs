@@ -223,7 +223,8 @@ impl Shard {
             flags,
             block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
         };
-        self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant });
+        let access = (*settings.access).clone();
+        self.common.directory.put(&settings.name, Entry { description, access, shard: self.number, tenant });
         self.open_socket(tenant)
     }
 

@@ -5,10 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dumbwaiter_protocols::nbd::{Description, Exports};
 
+use crate::access::{Access, Peer};
+
 /// An export, and where it is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) description: Description,
+    /// Who may open it.
+    pub(crate) access: Access,
     /// The disk's number.
     pub(crate) shard: usize,
     /// The tenant's number in its volume.
@@ -18,8 +22,8 @@ pub(crate) struct Entry {
 #[derive(Default)]
 struct Inner {
     entries: BTreeMap<String, Entry>,
-    /// The export that the empty name selects.
-    default: Option<String>,
+    /// Names in the order in which exports came: the empty name selects the first that a client may open.
+    order: Vec<String>,
 }
 
 /// All exports by name.
@@ -34,7 +38,9 @@ impl Directory {
     /// Adds or changes an export.
     pub(crate) fn put(&self, name: &str, entry: Entry) {
         let mut inner = self.lock();
-        inner.default.get_or_insert_with(|| name.to_owned());
+        if !inner.entries.contains_key(name) {
+            inner.order.push(name.to_owned());
+        }
         inner.entries.insert(name.to_owned(), entry);
     }
 
@@ -42,17 +48,17 @@ impl Directory {
     pub(crate) fn remove(&self, name: &str) {
         let mut inner = self.lock();
         inner.entries.remove(name);
-        if inner.default.as_deref() == Some(name) {
-            inner.default = inner.entries.keys().next().cloned();
-        }
+        inner.order.retain(|other| other != name);
     }
 
-    /// The export of this name, or the default one for the empty name.
+    /// The export of this name.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
-        let inner = self.lock();
-        let found = inner.entries.get(name);
-        let default = || inner.entries.get(inner.default.as_ref()?);
-        found.or_else(|| if name.is_empty() { default() } else { None }).cloned()
+        self.lock().entries.get(name).cloned()
+    }
+
+    /// The exports as a client sees them.
+    pub(crate) fn seen_by<'a>(&'a self, peer: &'a Peer) -> Seen<'a> {
+        Seen { directory: self, peer }
     }
 
     /// The disk that serves an export.
@@ -61,12 +67,27 @@ impl Directory {
     }
 }
 
-impl Exports for Directory {
+/// What a client sees: for others' exports it gets the same answer as for none.
+pub(crate) struct Seen<'a> {
+    directory: &'a Directory,
+    peer: &'a Peer,
+}
+
+impl Exports for Seen<'_> {
     fn find(&self, name: &str) -> Option<Description> {
-        self.get(name).map(|entry| entry.description)
+        let inner = self.directory.lock();
+        let allowed = |entry: &&Entry| entry.access.allows(self.peer);
+        let found = inner.entries.get(name).filter(allowed);
+        let first = || {
+            let all = inner.order.iter().filter_map(|name| inner.entries.get(name));
+            all.filter(allowed).find(|entry| !entry.access.hidden)
+        };
+        found.or_else(|| if name.is_empty() { first() } else { None }).map(|entry| entry.description.clone())
     }
 
     fn list(&self) -> Vec<(String, String)> {
-        self.lock().entries.iter().map(|(name, entry)| (name.clone(), entry.description.text.clone())).collect()
+        let inner = self.directory.lock();
+        let listed = inner.entries.iter().filter(|(_, entry)| !entry.access.hidden && entry.access.allows(self.peer));
+        listed.map(|(name, entry)| (name.clone(), entry.description.text.clone())).collect()
     }
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::Error;
+use crate::access::Peer;
 use crate::inspector::ShardHandle;
 use crate::shard::{Common, Message};
 
@@ -51,7 +52,7 @@ impl Listener {
     }
 
     /// The next client.
-    fn accept(&self) -> std::io::Result<(OwnedFd, Peer)> {
+    fn accept(&self) -> std::io::Result<(OwnedFd, Origin)> {
         match self {
             Listener::Unix(listener) => {
                 let (socket, _) = listener.accept()?;
@@ -59,9 +60,15 @@ impl Listener {
                 let peer = match rustix::net::sockopt::socket_peercred(&socket) {
                     Ok(peer) => {
                         let user = format!("user {}", peer.uid.as_raw());
-                        Peer { name: format!("process {} of {user}", peer.pid.as_raw_nonzero()), origin: user }
+                        let name = format!("process {} of {user}", peer.pid.as_raw_nonzero());
+                        let credentials = Some((peer.uid.as_raw(), peer.gid.as_raw()));
+                        Origin { name, origin: user, peer: Peer { credentials, identity: None } }
                     }
-                    Err(_) => Peer { name: "a local client".to_owned(), origin: "a local client".to_owned() },
+                    Err(_) => Origin {
+                        name: "a local client".to_owned(),
+                        origin: "a local client".to_owned(),
+                        peer: Peer::default(),
+                    },
                 };
                 Ok((socket.into(), peer))
             }
@@ -69,24 +76,28 @@ impl Listener {
                 let (socket, address) = listener.accept()?;
                 socket.set_nonblocking(true)?;
                 socket.set_nodelay(true)?;
-                Ok((socket.into(), Peer { name: address.to_string(), origin: address.ip().to_string() }))
+                let origin = address.ip().to_string();
+                Ok((socket.into(), Origin { name: address.to_string(), origin, peer: Peer::default() }))
             }
         }
     }
 }
 
-/// Who a client is, for people.
+/// Who a client is.
 #[derive(Clone)]
-struct Peer {
+struct Origin {
+    /// For people.
     name: String,
     /// Where it comes from, a user or an address: the next client from there has the same.
     origin: String,
+    /// What access to exports is decided by.
+    peer: Peer,
 }
 
 /// A client that has not agreed on an export yet.
 struct Newcomer {
     socket: OwnedFd,
-    peer: Peer,
+    peer: Origin,
     negotiation: Negotiation,
     /// Replies that are not sent.
     out: Vec<u8>,
@@ -237,7 +248,8 @@ impl Front {
                 Err(Errno::INTR) => continue,
                 Err(_) => return true,
             };
-            match newcomer.negotiation.feed(&bytes[..count], &self.common.directory, &mut newcomer.out) {
+            let seen = self.common.directory.seen_by(&newcomer.peer.peer);
+            match newcomer.negotiation.feed(&bytes[..count], &seen, &mut newcomer.out) {
                 Progress::More => {}
                 Progress::StartTls => newcomer.starts_tls = true,
                 ended => newcomer.ended = Some(ended),
@@ -261,12 +273,15 @@ impl Front {
             common.failed_negotiations.fetch_add(1, Ordering::Relaxed);
             common.log.about(&peer.origin, &format!("{}: TLS failed: {why}", peer.name));
         };
-        let started = tls.start(&mut newcomer.socket, failed);
-        if let Err(error) = &started {
-            let Peer { name, origin } = &newcomer.peer;
-            self.common.log.about(origin, &format!("disconnected {name}: {error}"));
+        match tls.start(&mut newcomer.socket, failed) {
+            Ok(identity) => newcomer.peer.peer.identity = Some(identity),
+            Err(error) => {
+                let Origin { name, origin, .. } = &newcomer.peer;
+                self.common.log.about(origin, &format!("disconnected {name}: {error}"));
+                return false;
+            }
         }
-        started.is_ok()
+        true
     }
 
     /// Hands a client over to its disk, or lets it go.

@@ -13,6 +13,7 @@ use dumbwaiter_protocols::nbd::{Command, Negotiation, Progress, Request};
 use super::chance::Chance;
 use super::history::History;
 use super::layout::{CLIENTS, EXPORT_BYTES, PART_BYTES};
+use crate::access::Peer;
 use crate::shard::{Message, Shard};
 
 /// Requests that it has under way at most; the server takes 16 of a connection.
@@ -130,7 +131,8 @@ impl Client {
         let (mut down, mut up) = (greeting().to_vec(), Vec::new());
         let agreement = loop {
             handshake.feed(&std::mem::take(&mut down), &mut up).unwrap();
-            match negotiation.feed(&std::mem::take(&mut up), &shard.common.directory, &mut down) {
+            let (peer, bytes) = (Peer::default(), std::mem::take(&mut up));
+            match negotiation.feed(&bytes, &shard.common.directory.seen_by(&peer), &mut down) {
                 Progress::More => {}
                 Progress::Agreed(agreement) => break agreement,
                 other => panic!("{other:?}"),

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown};
 use rustls::ServerConnection;
 
+use super::Identity;
+
 /// Bytes that are passed on at once.
 const CHUNK_BYTES: usize = 128 << 10;
 /// The most that one receive may decrypt to, bytes.
@@ -47,6 +49,8 @@ pub(super) struct Adapter {
     passed: usize,
     filled: usize,
     outward: Vec<u8>,
+    /// Learns the client's certificate.
+    identity: Identity,
     /// The client sends nothing more, and the server knows it.
     client_ended: bool,
     /// When the server closed its end.
@@ -55,7 +59,7 @@ pub(super) struct Adapter {
 
 impl Adapter {
     /// Of sockets that do not block.
-    pub(super) fn new(mut tls: ServerConnection, client: OwnedFd, plain: UnixStream) -> Adapter {
+    pub(super) fn new(mut tls: ServerConnection, client: OwnedFd, plain: UnixStream, identity: Identity) -> Adapter {
         // Data read from the server fits: more is read only once all was sent.
         tls.set_buffer_limit(Some(2 * CHUNK_BYTES));
         Adapter {
@@ -66,6 +70,7 @@ impl Adapter {
             passed: 0,
             filled: 0,
             outward: vec![0; CHUNK_BYTES],
+            identity,
             client_ended: false,
             server_ended: None,
         }
@@ -151,6 +156,9 @@ impl Adapter {
                 Err(e) => return Err(e),
             };
             let state = self.tls.process_new_packets().map_err(|e| std::io::Error::new(ErrorKind::InvalidData, e))?;
+            if let Some([certificate, ..]) = self.tls.peer_certificates() {
+                self.identity.is(certificate);
+            }
             loop {
                 match self.tls.reader().read(&mut self.inward[self.filled..]) {
                     Ok(0) => break,

@@ -6,6 +6,7 @@
 
 mod adapter;
 mod certificates;
+mod identity;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustls::{ServerConfig, ServerConnection};
 
 use self::adapter::Adapter;
+pub(crate) use self::identity::Identity;
 use crate::Error;
 use crate::settings::TlsSettings;
 
@@ -32,7 +34,12 @@ impl Tls {
     }
 
     /// Begins TLS with the client of `socket`, which becomes the one of its decrypted bytes. `failed` is called once, if TLS fails.
-    pub(crate) fn start(&self, socket: &mut OwnedFd, failed: impl FnOnce(&str) + Send + 'static) -> Result<(), Error> {
+    /// The answer knows the client's certificate by the time at which the first decrypted byte can be read.
+    pub(crate) fn start(
+        &self,
+        socket: &mut OwnedFd,
+        failed: impl FnOnce(&str) + Send + 'static,
+    ) -> Result<Identity, Error> {
         let nonblocking =
             |socket: &UnixStream| socket.set_nonblocking(true).map_err(Error::io("cannot make a socket non-blocking"));
         let tls = ServerConnection::new(self.config.clone())
@@ -41,7 +48,8 @@ impl Tls {
         nonblocking(&ours)?;
         nonblocking(&theirs)?;
         let client = std::mem::replace(socket, ours.into());
-        let mut adapter = Adapter::new(tls, client, theirs);
+        let identity = Identity::default();
+        let mut adapter = Adapter::new(tls, client, theirs, identity.clone());
         let connections = self.connections.clone();
         connections.fetch_add(1, Ordering::AcqRel);
         let spawned = std::thread::Builder::new().name("tls".into()).spawn(move || {
@@ -51,7 +59,7 @@ impl Tls {
             drop(adapter);
             connections.fetch_sub(1, Ordering::AcqRel);
         });
-        spawned.map(drop).map_err(|source| {
+        spawned.map(|_| identity).map_err(|source| {
             self.connections.fetch_sub(1, Ordering::AcqRel);
             Error::Io { what: "cannot start a thread".into(), source }
         })

@@ -60,7 +60,8 @@ impl Certificates {
         let leaf = "basicConstraints=CA:FALSE\n";
         let names = format!("{leaf}subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n");
         signed(&server, &ours, "server", &names);
-        signed(&client, &ours, "client", &format!("{leaf}extendedKeyUsage=clientAuth\n"));
+        let named = format!("{leaf}subjectAltName=DNS:vm1.example\nextendedKeyUsage=clientAuth\n");
+        signed(&client, &ours, "client", &named);
         signed(&stranger, &others, "client", &format!("{leaf}extendedKeyUsage=clientAuth\n"));
         Some(Certificates { server, client, stranger, nobody })
     }

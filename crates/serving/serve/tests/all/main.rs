@@ -1,6 +1,7 @@
 //! A server in this process, and clients of all kinds: ours, hostile ones, and real programs where they are installed.
 
 #[cfg(feature = "tls")]
+mod access;
 mod certificates;
 mod control;
 mod from_memory;

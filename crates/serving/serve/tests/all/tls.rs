@@ -204,3 +204,23 @@ fn certificates_that_cannot_be_used_are_named_at_the_start() {
     let error = start().unwrap_err();
     assert!(error.contains("server-key.pem"), "{error}");
 }
+
+#[test]
+fn a_certificate_opens_the_exports_that_name_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(certificates) = Certificates::make(folder.path()) else { return };
+    let exports =
+        ["others:size=1M,certificates=vm2.example", "own:offset=1M,size=1M,certificates=localhost+vm1.example"];
+    let tls = TlsSettings { required: true, certificates: certificates.server.clone(), verify_peer: true };
+    let running = Running::with("file", &exports, |settings| settings.tls = Some(tls));
+    let read = |export: &str, from: &Path| {
+        let (socket, from) = (running.socket().display().to_string(), from.display());
+        let uri = format!("nbds+unix://localhost/{export}?socket={socket}&tls-certificates={from}");
+        run("nbdinfo", &["--size", &uri])
+    };
+    let Some((opened, said)) = read("own", &certificates.client) else { return };
+    assert!(opened && said.trim() == (1 << 20).to_string(), "{said}");
+    assert!(!read("others", &certificates.client).unwrap().0, "its certificate has another name");
+    assert_eq!(read("", &certificates.client).unwrap(), (true, said), "the first that it may open");
+    assert!(running.end());
+}
