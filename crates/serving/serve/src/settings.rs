@@ -23,6 +23,8 @@ pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 const MAX_EXPORTS: usize = 4096;
 /// Longest name of an export, bytes.
 const MAX_NAME: usize = 256;
+/// Longest description of an export, bytes: clients get it in an answer, which NBD lets them expect to be short.
+const MAX_DESCRIPTION: usize = 1024;
 /// Highest number of a block device: what the kernel has minors for.
 const UBLK_MAX: u32 = (1 << 20) - 1;
 /// Bytes of a block that clients may be shown: what NBD allows, and what the kernel takes for a block device.
@@ -156,6 +158,11 @@ impl ExportSettings {
         }
         if self.name.len() > MAX_NAME || self.name.chars().any(char::is_control) || self.name.contains('/') {
             return refuse(format!("expected a name of at most {MAX_NAME} bytes without `/` and control characters"));
+        }
+        if self.description.len() > MAX_DESCRIPTION || self.description.chars().any(char::is_control) {
+            return refuse(format!(
+                "expected a description of at most {MAX_DESCRIPTION} bytes without control characters"
+            ));
         }
         if !(1..=dumbwaiter_block::Tenant::MAX_WEIGHT).contains(&self.weight) {
             return refuse(format!("weight {}: expected 1 to 10000", self.weight));
@@ -393,12 +400,7 @@ impl ServeSettings {
         if self.connection_requests == 0 || self.max_connections == 0 {
             return refuse("max_connections and connection_requests: expected at least 1");
         }
-        let verified = self.tls.as_ref().is_some_and(|tls| tls.verify_peer);
         let all = || self.targets.iter().flat_map(|target| &target.exports);
-        if let Some(export) = all().find(|export| !export.access.certificates.is_empty() && !verified) {
-            let what = "certificates: no client shows one that was checked; set tls and tls_verify_peer".to_owned();
-            return Err(Error::Export { export: export.name.clone(), what });
-        }
         let exports = all().count();
         if exports > MAX_EXPORTS {
             return Err(Error::Settings(format!("{exports} exports; expected at most {MAX_EXPORTS}")));
@@ -424,6 +426,11 @@ impl ServeSettings {
                     });
                 }
             }
+        }
+        let verified = self.tls.as_ref().is_some_and(|tls| tls.verify_peer);
+        if let Some(export) = all().find(|export| !export.access.certificates.is_empty() && !verified) {
+            let what = "certificates: no client shows one that was checked; set tls and tls_verify_peer".to_owned();
+            return Err(Error::Export { export: export.name.clone(), what });
         }
         Ok(())
     }

@@ -38,8 +38,12 @@ pub(crate) fn restore(settings: &ServeSettings) -> Result<(Vec<TargetSettings>, 
         path: path.clone(),
         reason: format!("{reason}. It keeps what `dumbwaiter ctl` has set; remove it to start as configured"),
     };
-    if !path.try_exists().map_err(|e| refuse(e.to_string()))? {
-        return Ok(unchanged());
+    // Not through a link, which the next change would replace, and not from a FIFO, which may never be written.
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(unchanged()),
+        Err(e) => return Err(refuse(e.to_string())),
+        Ok(found) if !found.is_file() => return Err(refuse("it is no regular file".into())),
+        Ok(_) => {}
     }
     let text = dumbwaiter_text::read_text(path, MAX_BYTES).map_err(|e| refuse(e.to_string()))?;
     let file: StateFile = serde_json::from_str(&text).map_err(|e| refuse(format!("no state of a server: {e}")))?;

@@ -83,6 +83,40 @@ fn a_configuration_that_is_read_again_says_what_stays_and_what_it_undoes() {
     assert!(said.contains("export `a`: weight stays 700") && !said.contains("export `b`"), "{said}");
 }
 
+/// As a stranger might: each is refused at once, in little memory.
+#[test]
+fn configurations_that_ask_for_too_much_are_refused() {
+    let config = Config::new();
+    let export = |number: u32| format!("[[target.export]]\nname = 'e{number}'\n");
+    let long = format!("{EXPORTS}description = '{}'\n", "d".repeat(2000));
+    let reserves = EXPORTS.replace("size = '1GiB'", "size = '1GiB'\nreservation_iops = 9000000000000000000");
+    for (exports, reason) in [
+        ((0..4097).map(export).collect::<String>(), "4097 exports; expected at most 4096"),
+        ((0..100_000).map(export).collect(), "larger than 3 MiB"),
+        (long, "a description of at most 1024 bytes"),
+        (EXPORTS.replace("name = 'a'", "name = 'a'\ndescription = \"\\u001b[2J\""), "without control characters"),
+        (EXPORTS.replace("name = 'a'", "name = 'a'\naccess = { users = [4294967296] }"), "4294967296"),
+        (EXPORTS.replace("name = 'a'", "name = 'a'\naccess = { certificates = ['*'] }"), "expected a DNS name"),
+        (EXPORTS.replace("name = 'a'", "name = 'a'\naccess = { certificates = ['vm1'] }"), "tls_verify_peer"),
+        (EXPORTS.replace("name = 'a'", "name = 'a'\nlimit_iops = 1\nburst_iops = 0"), "burst_iops 0"),
+        (format!("[[[[{EXPORTS}"), "disks.toml"),
+        (reserves, "beside 9000000000000000000 of other exports"),
+    ] {
+        config.write("", &exports);
+        let shell = format!(
+            "ulimit -d 262144; exec {} serve --config {}",
+            env!("CARGO_BIN_EXE_dumbwaiter"),
+            config.path.display()
+        );
+        let begun = std::time::Instant::now();
+        let out = std::process::Command::new("sh").args(["-c", &shell]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{reason}: {said}");
+        assert!(said.contains(reason) && said.len() < 3000, "{reason}: {said}");
+        assert!(begun.elapsed().as_secs() < 5, "{reason}");
+    }
+}
+
 #[test]
 fn a_state_that_cannot_be_read_or_written_is_said() {
     let config = Config::new();
@@ -96,10 +130,20 @@ fn a_state_that_cannot_be_read_or_written_is_said() {
         let path = config.path.to_str().unwrap();
         refused(&["serve", "--config", path], &[reason, "remove it to start as configured"]);
     }
+    let path = config.path.to_str().unwrap();
+    std::fs::File::options().write(true).open(&state).unwrap().set_len(17 << 20).unwrap();
+    refused(&["serve", "--config", path], &["larger than 16 MiB"]);
     std::fs::remove_file(&state).unwrap();
     std::fs::create_dir(&state).unwrap();
-    refused(&["serve", "--config", config.path.to_str().unwrap()], &["directory"]);
+    refused(&["serve", "--config", path], &["no regular file"]);
     std::fs::remove_dir(&state).unwrap();
+    // A FIFO that nobody writes to; a link to a file of somebody else's choice.
+    assert!(std::process::Command::new("mkfifo").arg(&state).status().unwrap().success());
+    refused(&["serve", "--config", path], &["no regular file"]);
+    std::fs::remove_file(&state).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &state).unwrap();
+    refused(&["serve", "--config", path], &["no regular file"]);
+    std::fs::remove_file(&state).unwrap();
     let server = config.start();
     std::fs::create_dir(&state).unwrap();
     config.ctl(&["set", "a", "weight=7"]);
