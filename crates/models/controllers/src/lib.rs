@@ -41,4 +41,4 @@ pub use kernel_controls::{KernelControls, WbtTarget};
 pub use limits::Limits;
 pub use prio_class::{PrioClass, PrioClasses};
 pub use reservations::Reservations;
-pub use tenant_controls::{TenantControls, set_tenant_controls};
+pub use tenant_controls::{TenantControls, set_io_max, set_tenant_controls};

@@ -30,6 +30,17 @@ pub struct TenantControls {
     pub io_latency: Option<Nanos>,
 }
 
+/// Sets the limits of io.max of a tenant, whose controller joins the chain if it is not there.
+pub fn set_io_max(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, [reads, writes]: [Rates; 2]) {
+    if layer.controller(io_max::NAME).is_none() {
+        layer.add_controller(now, Box::new(IoMax::new(Release::default())));
+    }
+    for (name, value) in [("rbps", reads.bytes), ("wbps", writes.bytes), ("riops", reads.ios), ("wiops", writes.ios)] {
+        // The controller takes any number but 0, which nobody can state.
+        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(io_max::MAX).into());
+    }
+}
+
 /// Sets limits, reservation, priority class, io.max and io.latency of a tenant. A controller joins the chain with the first value that it is needed for.
 pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantControls) {
     let [reads, writes] = to.io_max;

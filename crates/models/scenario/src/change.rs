@@ -1,11 +1,13 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
 use dumbwaiter_block::{Handover, Ioprio, Nanos};
+use dumbwaiter_controllers::io_max::{Rates, limits_text};
 use dumbwaiter_text::units::format_time;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::SchedulerSpec;
+use crate::read::IoMax;
 use crate::value::{Priority, Time, Weight};
 
 /// A scheduled change of a task: a new priority, a new tenant, or both.
@@ -20,14 +22,16 @@ pub struct TaskChange {
     pub tenant: Option<String>,
 }
 
-/// A scheduled change of a tenant's weight.
+/// A scheduled change of a tenant: its weight, its limits, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "FileTenantChange")]
 pub struct TenantChange {
     /// Time since the start of the run, warm-up included.
     pub at: Nanos,
     /// The new weight, 1 to 10000.
-    pub weight: u32,
+    pub weight: Option<u32>,
+    /// All limits of io.max from then on, of reads and of writes.
+    pub io_max: Option<[Rates; 2]>,
 }
 
 /// The scheduler is exchanged.
@@ -96,7 +100,8 @@ struct FileTaskChange {
 #[serde(deny_unknown_fields)]
 struct FileTenantChange {
     at: Time,
-    weight: Weight,
+    weight: Option<Weight>,
+    io_max: Option<IoMax>,
 }
 
 impl From<FileTaskChange> for TaskChange {
@@ -107,7 +112,7 @@ impl From<FileTaskChange> for TaskChange {
 
 impl From<FileTenantChange> for TenantChange {
     fn from(file: FileTenantChange) -> TenantChange {
-        TenantChange { at: file.at.0, weight: file.weight.0 }
+        TenantChange { at: file.at.0, weight: file.weight.map(|w| w.0), io_max: file.io_max.map(|limits| limits.0) }
     }
 }
 
@@ -129,9 +134,18 @@ impl Serialize for TaskChange {
 
 impl Serialize for TenantChange {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut change = serializer.serialize_struct("change", 2)?;
+        let mut change = serializer.serialize_struct("change", 3)?;
         change.serialize_field("at", &format_time(self.at))?;
-        change.serialize_field("weight", &self.weight)?;
+        match self.weight {
+            Some(weight) => change.serialize_field("weight", &weight)?,
+            None => change.skip_field("weight")?,
+        }
+        match self.io_max {
+            // No limit at all has a word too.
+            Some(none) if none == <[Rates; 2]>::default() => change.serialize_field("io_max", "rbps=max")?,
+            Some(limits) => change.serialize_field("io_max", &limits_text(limits))?,
+            None => change.skip_field("io_max")?,
+        }
         change.end()
     }
 }

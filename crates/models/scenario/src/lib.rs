@@ -361,7 +361,8 @@ impl Scenario {
 
     /// Has any tenant a limit, a reservation or a priority class?
     pub fn has_controls(&self) -> bool {
-        self.tenants.iter().any(|tenant| tenant.controls != TenantControls::default())
+        let later = |tenant: &Tenant| tenant.changes.iter().any(|change| change.io_max.is_some());
+        self.tenants.iter().any(|tenant| tenant.controls != TenantControls::default() || later(tenant))
     }
 
     /// Has any task a deadline?

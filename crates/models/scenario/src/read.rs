@@ -102,7 +102,7 @@ impl<'de> Deserialize<'de> for Class {
 }
 
 /// Limits in the words of `io.max`, of reads and of writes.
-struct IoMax([Rates; 2]);
+pub(crate) struct IoMax(pub(crate) [Rates; 2]);
 
 impl<'de> Deserialize<'de> for IoMax {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IoMax, D::Error> {

@@ -462,7 +462,10 @@ fn lifetimes_and_changes_read_back() {
     let task = &scenario.tenants[0].tasks[0];
     assert_eq!((task.start, task.stop), (Nanos::from_secs(2), Some(Nanos::from_secs(9))));
     assert_eq!(task.changes.len(), 2);
-    assert_eq!(scenario.tenants[0].changes, [TenantChange { at: Nanos::from_secs(5), weight: 500 }]);
+    assert_eq!(
+        scenario.tenants[0].changes,
+        [TenantChange { at: Nanos::from_secs(5), weight: Some(500), io_max: None }]
+    );
     assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
     let json = serde_json::to_string(&scenario).unwrap();
     assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);

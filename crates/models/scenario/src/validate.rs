@@ -225,8 +225,14 @@ impl Scenario {
                 }
             }
             for change in &tenant.changes {
-                if !(1..=10_000).contains(&change.weight) {
-                    return fail(format!("weight {} is not from 1 to 10000", change.weight));
+                match change.weight {
+                    Some(weight) if !(1..=10_000).contains(&weight) => {
+                        return fail(format!("weight {weight} is not from 1 to 10000"));
+                    }
+                    None if change.io_max.is_none() => {
+                        return fail("a change changes nothing; give it a weight or an io_max".to_owned());
+                    }
+                    _ => {}
                 }
                 self.within(&place, "a change", change.at)?;
             }

@@ -9,7 +9,7 @@ use dumbwaiter_controllers::io_max::{Release, with_limits};
 use dumbwaiter_experiment::{Cell, Stack, World};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
-use dumbwaiter_scenario::{CacheSize, IoCostSettings, Scenario, WbtTarget};
+use dumbwaiter_scenario::{CacheSize, IoCostSettings, Scenario, TenantChange, WbtTarget};
 use serde_json::Value;
 
 use super::conditions::{Conditions, Group};
@@ -88,7 +88,7 @@ fn comparable(
     let parties = parties(conditions, &events.rows);
     let kernel = observe(&events.rows, &parties).ok_or("its jobs do not run together for long enough")?;
     let mut scenario = scenario::scenario(conditions, described)?;
-    add_controller(&mut scenario, recorded, (conditions, described), &events.about)?;
+    add_controller(&mut scenario, recorded, (conditions, described), events)?;
     set_dirty_limits(&mut scenario, &events.about);
     (scenario.warmup, scenario.duration) = (kernel.from, Some(kernel.until - kernel.from));
     let load = Arc::new(Prepared::new(&scenario).map_err(|e| e.to_string())?);
@@ -105,12 +105,13 @@ fn add_controller(
     scenario: &mut Scenario,
     recorded: Recorded,
     (conditions, described): (&Conditions, &Recording),
-    about: &Value,
+    events: &Events,
 ) -> Result<(), String> {
+    let about = &events.about;
     let release = about.get("kernel").and_then(Value::as_str).and_then(Release::of);
     scenario.kernel.controls.release = release.ok_or("kernel: expected a release such as 6.12.117")?;
     let changes: Vec<&Value> = about.get("changes").and_then(Value::as_array).into_iter().flatten().collect();
-    if let Some(key) = ["qos", "model", "io.max"].into_iter().find(|key| changes.iter().any(|c| c.get(key).is_some())) {
+    if let Some(key) = ["qos", "model"].into_iter().find(|key| changes.iter().any(|c| c.get(key).is_some())) {
         return Err(format!("{key} changes while it runs"));
     }
     match recorded {
@@ -121,7 +122,7 @@ fn add_controller(
             scenario.kernel.controls.wbt = Some(if us == 0 { WbtTarget::Off } else { WbtTarget::Us(us) });
             Ok(())
         }
-        Recorded::IoMax => limit_groups(scenario, about),
+        Recorded::IoMax => limit_groups(scenario, about).and_then(|()| change_limits(scenario, &events.rows)),
         Recorded::IoCost => {
             let text = |key: &str| crate::controllers::text_of(about.get(key));
             let settings = IoCostSettings::default().with_model(&text("model")).map_err(|e| format!("model: {e}"))?;
@@ -163,18 +164,37 @@ fn limit_groups(scenario: &mut Scenario, about: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The groups with jobs and their processes. One whose processes are not named has those that no other group has: a worker submits
-/// what a limit let go, or the flusher what it wrote.
+/// The limits of groups that changed during a recording of io.max, at the times that its rows say: `io.max group=PATH KEY=VALUE …`.
+/// A key that is not named keeps its limit.
+fn change_limits(scenario: &mut Scenario, rows: &[Event]) -> Result<(), String> {
+    for row in rows.iter().filter(|row| row.name == "mark") {
+        let Some(text) = row.details.strip_prefix("io.max group=") else { continue };
+        let (path, limits) = text.split_once(' ').unwrap_or((text, ""));
+        let name = scenario::tenant_name(path);
+        let Some(tenant) = scenario.tenants.iter_mut().find(|tenant| tenant.name == name) else { continue };
+        let before = tenant.changes.iter().rev().find_map(|change| change.io_max).unwrap_or(tenant.controls.io_max);
+        let io_max = Some(with_limits(before, limits).map_err(|why| format!("io.max: {why}"))?);
+        tenant.changes.push(TenantChange { at: row.at, weight: None, io_max });
+    }
+    Ok(())
+}
+
+/// The groups with jobs and their processes. One whose processes are not named, or that writes through the page cache, has those that
+/// no other group has, too: a worker submits what a limit let go, and the flusher what was written.
 fn parties(conditions: &Conditions, rows: &[Event]) -> Vec<(String, Vec<i32>)> {
     let groups: Vec<_> = conditions.groups.iter().flatten().filter(|group| group.job.is_some()).collect();
     let known: BTreeSet<i32> = groups.iter().flat_map(|group| group.pids.iter().copied()).collect();
     let all: BTreeSet<i32> = rows.iter().filter(|row| row.name.starts_with("bio_")).map(|row| row.pid).collect();
-    let unnamed = groups.iter().filter(|group| group.pids.is_empty()).count();
+    let has_others = |group: &Group| {
+        let buffered = group.job.as_ref().is_some_and(|job| job.contains("direct=0"));
+        group.pids.is_empty() || buffered
+    };
+    let one = groups.iter().filter(|group| has_others(group)).count() == 1;
     let party = |group: &&Group| {
-        let pids = match group.pids.is_empty() && unnamed == 1 {
-            true => all.difference(&known).copied().collect(),
-            false => group.pids.clone(),
-        };
+        let mut pids = group.pids.clone();
+        if one && has_others(group) {
+            pids.extend(all.difference(&known));
+        }
         (scenario::tenant_name(&group.path).to_owned(), pids)
     };
     groups.iter().map(party).collect()

@@ -140,7 +140,7 @@ fn changes(about: &Conditions, recording: &Recording, path: &str) -> Vec<TenantC
     let number = recording.groups.iter().position(|group| group.path == path);
     let made = recording.rows.iter().filter_map(|row| match row.kind {
         RowKind::GroupWeight { group, weight } if number == Some(group as usize) => {
-            Some(TenantChange { at: row.at, weight })
+            Some(TenantChange { at: row.at, weight: Some(weight), io_max: None })
         }
         _ => None,
     });
@@ -149,8 +149,10 @@ fn changes(about: &Conditions, recording: &Recording, path: &str) -> Vec<TenantC
         return made;
     }
     let planned = about.changes.iter().flatten().filter(|change| change.group == path);
-    let change =
-        |c: &WeightChange| Some(TenantChange { at: Nanos((c.after_s.max(0.0) * 1e9) as u64), weight: c.weight? });
+    let change = |c: &WeightChange| {
+        let at = Nanos((c.after_s.max(0.0) * 1e9) as u64);
+        Some(TenantChange { at, weight: Some(c.weight?), io_max: None })
+    };
     planned.filter_map(change).collect()
 }
 

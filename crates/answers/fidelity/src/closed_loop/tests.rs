@@ -112,7 +112,7 @@ fn the_scenario_has_what_the_recording_says() {
     assert!(device.contains("latency_ns=2002000&") && device.contains("capacity_sectors=16777216&"), "{device}");
     let tenants: Vec<_> = scenario.tenants.iter().map(|t| (t.name.as_str(), t.weight, t.parent.as_deref())).collect();
     assert_eq!(tenants, [("a", 300, None), ("a/x", 50, Some("a")), ("/", 100, None)]);
-    assert_eq!(scenario.tenants[0].changes[0].weight, 200);
+    assert_eq!(scenario.tenants[0].changes[0].weight, Some(200));
 }
 
 #[test]
@@ -126,7 +126,8 @@ fn weights_change_when_the_rows_say_so() {
     let path = put(dir.path(), "late", &description(groups), &(rows(&[(5, 0)], 2020, 5) + made));
     let about = Conditions::read(&path).unwrap();
     let scenario = scenario::scenario(&about, &Recording::open(&path).unwrap()).unwrap();
-    let changes = |i: usize| scenario.tenants[i].changes.iter().map(|c| (c.at, c.weight)).collect::<Vec<_>>();
+    let changes =
+        |i: usize| scenario.tenants[i].changes.iter().filter_map(|c| Some((c.at, c.weight?))).collect::<Vec<_>>();
     assert_eq!(changes(0), [(Nanos::from_ms(900), 200)], "as it was made");
     assert_eq!(changes(1), [(Nanos::from_ms(250), 70)], "as planned: no row says when");
 }

@@ -2,6 +2,7 @@
 
 use crate::{Scenario, Task, Tenant};
 use dumbwaiter_block::{Handover, Ioprio, Nanos, TenantId};
+use dumbwaiter_controllers::io_max::Rates;
 
 /// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::load::Load::threads).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,13 @@ pub enum Change {
         /// The new weight, relative to its siblings.
         weight: u32,
     },
+    /// The tenant gets other limits of io.max.
+    IoMax {
+        /// The tenant.
+        tenant: TenantId,
+        /// All limits from then on, of reads and of writes.
+        limits: [Rates; 2],
+    },
 }
 
 /// Adds the scheduled changes of the scheduler.
@@ -62,5 +70,8 @@ pub(crate) fn of_task(changes: &mut Vec<(Nanos, Change)>, task: &Task, thread: u
 
 /// Adds the scheduled changes of a tenant.
 pub(crate) fn of_tenant(changes: &mut Vec<(Nanos, Change)>, spec: &Tenant, tenant: TenantId) {
-    changes.extend(spec.changes.iter().map(|c| (c.at, Change::Weight { tenant, weight: c.weight })));
+    for change in &spec.changes {
+        changes.extend(change.weight.map(|weight| (change.at, Change::Weight { tenant, weight })));
+        changes.extend(change.io_max.map(|limits| (change.at, Change::IoMax { tenant, limits })));
+    }
 }

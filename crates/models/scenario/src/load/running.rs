@@ -310,6 +310,7 @@ impl RunningLoad {
                     let _ = layer.change_tenant(now, tenant, dumbwaiter_block::Tenant { weight, ..own });
                 }
             }
+            Change::IoMax { tenant, limits } => dumbwaiter_controllers::set_io_max(layer, now, tenant, limits),
         }
         None
     }

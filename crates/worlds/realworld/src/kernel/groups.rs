@@ -140,8 +140,8 @@ pub(super) fn change(
             (Change::Weight { tenant, weight }, Some(groups)) => groups.set_weight(*tenant, *weight),
             // Without cgroups the kernel cannot tell tenants apart: a note says so.
             (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
-            // A worker stops by itself; a run that exchanges its scheduler is refused before.
-            (Change::Stop { .. } | Change::Scheduler { .. }, _) => Ok(()),
+            // A worker stops by itself; a run that exchanges its scheduler, or has limits, is refused before.
+            (Change::Stop { .. } | Change::Scheduler { .. } | Change::IoMax { .. }, _) => Ok(()),
         };
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
     }

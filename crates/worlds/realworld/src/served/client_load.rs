@@ -225,6 +225,7 @@ impl<'a> ClientLoad<'a> {
                     let scheduler = self.scenario.changes[index as usize].scheduler.to_string();
                     self.order(Order::SetScheduler { scheduler, disk: 0 })?;
                 }
+                Change::IoMax { .. } => return Err(Error::refused("a served disk has no io.max")),
                 Change::Ioprio { .. } | Change::Move { .. } => {
                     return Err(Error::refused("tasks of a served disk keep their priority and tenant"));
                 }

@@ -218,7 +218,9 @@ fn objection(scenario: &Scenario, completion: Completion) -> Option<String> {
         let why = "a served disk has no priority classes; expected our engine (--via engine), or no prio_class";
         return Some(format!("tenant {:?}: {why}", tenant.name));
     }
-    if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.controls.io_max != [Rates::default(); 2]) {
+    if let Some(tenant) = scenario.tenants.iter().find(|tenant| {
+        tenant.controls.io_max != [Rates::default(); 2] || tenant.changes.iter().any(|change| change.io_max.is_some())
+    }) {
         let why = "a served disk has no io.max; expected our engine (--via engine), or limit_iops and limit_bytes";
         return Some(format!("tenant {:?}: {why}", tenant.name));
     }

@@ -171,3 +171,22 @@ fn io_latency_slows_the_tenant_beside_one_that_misses_its_target() {
     let refused = Scenario::from_toml(&text("0"), "a.toml").unwrap().validate(&|_| Ok(()), &|_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("an io_latency below 1 us is none"), "{refused}");
 }
+
+#[test]
+fn limits_of_io_max_change_during_a_run() {
+    // In the middle of what is measured.
+    let changed =
+        |limits: &str| format!("io_max = \"riops=400\"\n[[tenant.change]]\nat = \"4s\"\nio_max = \"{limits}\"");
+    let halves = |limits: &str| iops(&run([&changed(limits), ""], "none"), 0);
+    let steady = iops(&run(["io_max = \"riops=400\"", ""], "none"), 0);
+    assert!((steady - 400.0).abs() <= 10.0, "{steady}");
+    assert!((halves("riops=100") - 250.0).abs() <= 30.0, "{}", halves("riops=100"));
+    assert!(halves("riops=max") > 1000.0, "{}", halves("riops=max"));
+    let text = "[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"t\"\nrw = \"read\"\nsize = \"1m\"\n[[tenant.change]]\nat = \"1s\"\nio_max = \"riops=max\"\n";
+    let scenario = Scenario::from_toml(text, "a.toml").unwrap();
+    assert_eq!(scenario.tenants[0].changes[0].io_max, Some(Default::default()));
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "b.toml").unwrap().tenants, scenario.tenants);
+    let none = text.replace("io_max = \"riops=max\"\n", "");
+    let refused = Scenario::from_toml(&none, "a.toml").and_then(|s| s.validate(&|_| Ok(()), &|_| Ok(())));
+    assert!(refused.unwrap_err().to_string().contains("changes nothing"));
+}
