@@ -7,8 +7,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::SchedulerSpec;
-use crate::read::IoMax;
-use crate::value::{Priority, Time, Weight};
+use crate::value::{IoMax, Priority, Time, Weight};
 
 /// A scheduled change of a task: a new priority, a new tenant, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

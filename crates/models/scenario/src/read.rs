@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::hint::{nearest, suggest};
-use dumbwaiter_controllers::io_max::{Rates, with_limits};
 use dumbwaiter_controllers::{PrioClass, TenantControls};
-use dumbwaiter_text::units::{self, Prefixes};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::file::check_text;
 use crate::kernel::{FileIo, FileKernel};
 use crate::task::Entry;
-use crate::value::{Bytes, Priority, Seed, Time, Weight};
+use crate::value::{Bytes, IoMax, Priority, Seed, Time, Weight};
 use crate::{Completion, Error, Host, Kernel, Scenario, SchedulerChange, SchedulerSpec, Task, Tenant, TenantChange};
 
 /// The file form of a scenario. Its fields are optional, so that [`Scenario::default`] has all defaults.
@@ -99,27 +97,6 @@ impl<'de> Deserialize<'de> for Class {
             D::Error::custom(format!("{word:?} is no priority class; expected one of {words}"))
         })
     }
-}
-
-/// Limits in the words of `io.max`, of reads and of writes.
-pub(crate) struct IoMax(pub(crate) [Rates; 2]);
-
-impl<'de> Deserialize<'de> for IoMax {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IoMax, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        io_max(&text).map(IoMax).map_err(|why| D::Error::custom(format!("io_max: {why}")))
-    }
-}
-
-/// Limits as the kernel writes them, with sizes such as `2MiB` for bytes per second.
-fn io_max(text: &str) -> Result<[Rates; 2], String> {
-    text.split_whitespace().try_fold(Default::default(), |limits, part| match part.split_once('=') {
-        Some((key @ ("rbps" | "wbps"), size)) if size != "max" => {
-            let bytes = units::size(size, Prefixes::Plain).map_err(|why| format!("{key}: {why}"))?;
-            with_limits(limits, &format!("{key}={bytes}"))
-        }
-        _ => with_limits(limits, part),
-    })
 }
 
 impl FileTenant {

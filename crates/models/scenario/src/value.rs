@@ -1,6 +1,7 @@
 //! Values of scenario files that are checked as they are read.
 
 use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_controllers::io_max::{Rates, with_limits};
 use dumbwaiter_text::units::{self, BareTime, Prefixes};
 use dumbwaiter_workloads::generate::Scalar;
 use serde::de::Error as _;
@@ -14,6 +15,27 @@ impl<'de> Deserialize<'de> for Time {
         let text = Scalar::deserialize(deserializer)?.text();
         units::time(&text, BareTime::Seconds).map(Time).map_err(D::Error::custom)
     }
+}
+
+/// Limits in the words of `io.max`, of reads and of writes.
+pub(crate) struct IoMax(pub(crate) [Rates; 2]);
+
+impl<'de> Deserialize<'de> for IoMax {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IoMax, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        io_max(&text).map(IoMax).map_err(|why| D::Error::custom(format!("io_max: {why}")))
+    }
+}
+
+/// Limits as the kernel writes them, with sizes such as `2MiB` for bytes per second.
+fn io_max(text: &str) -> Result<[Rates; 2], String> {
+    text.split_whitespace().try_fold(Default::default(), |limits, part| match part.split_once('=') {
+        Some((key @ ("rbps" | "wbps"), size)) if size != "max" => {
+            let bytes = units::size(size, Prefixes::Plain).map_err(|why| format!("{key}: {why}"))?;
+            with_limits(limits, &format!("{key}={bytes}"))
+        }
+        _ => with_limits(limits, part),
+    })
 }
 
 /// A number of 64 bits; TOML integers have 63, so strings are accepted too.

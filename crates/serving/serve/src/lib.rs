@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod accounting;
 mod answers;
 #[doc(hidden)]
 pub mod bench;

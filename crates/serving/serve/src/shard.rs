@@ -1,6 +1,5 @@
 //! The thread of one disk: sockets and device in one ring, one turn after another.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -23,9 +22,8 @@ use crate::nbd::status::{StatusAnswer, StatusThread};
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
 use crate::settings::{Cache, DeviceDepth, ServeSettings, TargetSettings};
-use crate::shares::{DiskMark, Share, ShareWindow};
+use crate::shares::ShareWindow;
 use crate::spinner::Spinner;
-use crate::tenant::{HALF_WINDOW_S, Tenant};
 use crate::tls::Tls;
 use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
@@ -102,7 +100,7 @@ pub(crate) struct Shard {
     pub(crate) most_iops: u64,
     /// Time is that of the machine.
     pub(crate) is_real: bool,
-    ticks: u64,
+    pub(crate) ticks: u64,
     pub(crate) choice: Choice,
     /// Exchanges of the scheduler by orders.
     pub(crate) ordered_switches: u64,
@@ -535,39 +533,6 @@ impl Shard {
         self.serve_touched()
     }
 
-    /// Shares of the last seconds, and their proportionality variation.
-    pub(crate) fn current_shares(&self) -> (BTreeMap<u32, Share>, f64) {
-        let layer = self.volume.disk.layer();
-        let reserves = self.volume.tenants().any(|(_, tenant)| {
-            layer.tenants().tenant(tenant.id).is_some_and(|own| own.weight > tenant.settings.weight)
-        });
-        self.shares.shares(self.volume.tenants(), reserves)
-    }
-
-    fn note_shares(&mut self) {
-        let mut disk = DiskMark { cpu_ns: thread_cpu_ns(), held_ns: 0 };
-        self.volume.disk.layer().counters(&mut |name, count| {
-            disk.held_ns += if name == "headway_held_ns" { count } else { 0 };
-        });
-        let (volume, now, ages) = (&self.volume, self.volume.disk.now(), self.volume.oldest());
-        let waited = |place: u32, tenant: &Tenant| {
-            let oldest = (tenant.outstanding > 0).then(|| Nanos(now.0 - ages[place as usize].0));
-            tenant.waited_ns(now, oldest)
-        };
-        self.shares.note(now, disk, volume.tenants(), waited, |tenant| volume.parked_ns(tenant.id));
-        self.most_iops = self.most_iops.max(self.shares.last_ios());
-        let (shares, _) = self.current_shares();
-        for (place, _) in shares.iter().filter(|(_, share)| share.shortfall.is_broken_promise()) {
-            if let Some(own) = self.volume.tenant_mut(*place) {
-                own.short_s += 1;
-            }
-        }
-        self.ticks += 1;
-        if self.ticks.is_multiple_of(HALF_WINDOW_S) {
-            self.volume.tenants_mut().for_each(Tenant::forget_old_latencies);
-        }
-    }
-
     /// Once a second: shares, memory without use, time-outs, failures.
     fn tick(&mut self) -> Result<(), Error> {
         self.next_tick = self.volume.disk.now() + TICK;
@@ -592,12 +557,6 @@ impl Shard {
             _ => self.serve_touched(),
         }
     }
-}
-
-/// CPU time of this thread.
-fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Makes what was written permanent.

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::Response;
 use super::request::{HEAD_BYTES_MAX, HEALTH, Request, head_end, parse};
+use super::response::Response;
 
 /// A client must send its head within this time, and take its answer within as much.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(5);

@@ -5,6 +5,7 @@
 
 mod connection;
 mod request;
+mod response;
 
 use std::io::Result;
 use std::net::{SocketAddr, TcpListener};
@@ -20,6 +21,7 @@ use rustix::net::Shutdown;
 use super::openmetrics;
 use connection::{Connection, Stage};
 use request::Request;
+pub use response::Response;
 
 /// Clients at a time. One more takes the place of that which has been sending its head for longest.
 const CLIENTS_MAX: usize = 256;
@@ -32,29 +34,6 @@ const SENDING_TIME: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);
 /// A wait without any client: the listener wakes it.
 const IDLE: Duration = Duration::from_secs(3600);
-
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// Status line, such as `200 OK`.
-    pub status: &'static str,
-    /// Content type.
-    pub kind: &'static str,
-    /// Body.
-    pub body: String,
-}
-
-impl Response {
-    /// A found document.
-    pub fn ok(kind: &'static str, body: impl Into<String>) -> Response {
-        Response { status: "200 OK", kind, body: body.into() }
-    }
-
-    /// Plain text with a status.
-    pub fn text(status: &'static str, body: impl Into<String>) -> Response {
-        Response { status, kind: "text/plain", body: body.into() }
-    }
-}
 
 /// Answers until it is dropped.
 pub struct HttpServer {

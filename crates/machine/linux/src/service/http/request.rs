@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::Response;
+use super::response::Response;
 
 /// A request head that is longer is refused.
 pub(super) const HEAD_BYTES_MAX: usize = 8 << 10;

@@ -1,0 +1,50 @@
+//! What tenants of a disk were promised and received, second by second.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::Nanos;
+
+use crate::shard::Shard;
+use crate::shares::{DiskMark, Share};
+use crate::tenant::{HALF_WINDOW_S, Tenant};
+
+impl Shard {
+    /// Shares of the last seconds, and their proportionality variation.
+    pub(crate) fn current_shares(&self) -> (BTreeMap<u32, Share>, f64) {
+        let layer = self.volume.disk.layer();
+        let reserves = self.volume.tenants().any(|(_, tenant)| {
+            layer.tenants().tenant(tenant.id).is_some_and(|own| own.weight > tenant.settings.weight)
+        });
+        self.shares.shares(self.volume.tenants(), reserves)
+    }
+
+    pub(crate) fn note_shares(&mut self) {
+        let mut disk = DiskMark { cpu_ns: thread_cpu_ns(), held_ns: 0 };
+        self.volume.disk.layer().counters(&mut |name, count| {
+            disk.held_ns += if name == "headway_held_ns" { count } else { 0 };
+        });
+        let (volume, now, ages) = (&self.volume, self.volume.disk.now(), self.volume.oldest());
+        let waited = |place: u32, tenant: &Tenant| {
+            let oldest = (tenant.outstanding > 0).then(|| Nanos(now.0 - ages[place as usize].0));
+            tenant.waited_ns(now, oldest)
+        };
+        self.shares.note(now, disk, volume.tenants(), waited, |tenant| volume.parked_ns(tenant.id));
+        self.most_iops = self.most_iops.max(self.shares.last_ios());
+        let (shares, _) = self.current_shares();
+        for (place, _) in shares.iter().filter(|(_, share)| share.shortfall.is_broken_promise()) {
+            if let Some(own) = self.volume.tenant_mut(*place) {
+                own.short_s += 1;
+            }
+        }
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(HALF_WINDOW_S) {
+            self.volume.tenants_mut().for_each(Tenant::forget_old_latencies);
+        }
+    }
+}
+
+/// CPU time of this thread.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
