@@ -120,6 +120,7 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
     if let Some(state) = &args.state {
         settings.state = Some(state.clone()).filter(|state| state.as_os_str() != "none");
     }
+    settings.accounts = args.accounts.clone().or(settings.accounts);
     settings.http = args.http.or(settings.http);
     settings.http_hosts.extend(args.http_hosts.iter().cloned());
     settings.max_connections = args.max_connections.unwrap_or(settings.max_connections);

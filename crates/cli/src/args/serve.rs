@@ -75,6 +75,9 @@ pub(crate) struct Serve {
     /// Keep what commands change in this file for the next start; none: do not [default: FILE.state beside --config FILE]
     #[arg(long, value_name = "FILE|none")]
     pub(crate) state: Option<PathBuf>,
+    /// Keep monthly accounts in this folder, as YYYY-MM.csv: what each export received, and what it was promised
+    #[arg(long, value_name = "DIR")]
+    pub(crate) accounts: Option<PathBuf>,
     /// Serve metrics and the live page
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,

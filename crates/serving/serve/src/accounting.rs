@@ -29,12 +29,15 @@ impl Shard {
             tenant.waited_ns(now, oldest)
         };
         self.shares.note(now, disk, volume.tenants(), waited, |tenant| volume.parked_ns(tenant.id));
-        self.most_iops = self.most_iops.max(self.shares.last_ios());
+        let latest = self.shares.latest();
+        let (ios, bytes) = latest.iter().fold((0, 0), |(ios, bytes), (_, i, b)| (ios + i, bytes + b));
+        self.most_iops = self.most_iops.max(ios);
         let (shares, _) = self.current_shares();
-        for (place, _) in shares.iter().filter(|(_, share)| share.shortfall.is_broken_promise()) {
-            if let Some(own) = self.volume.tenant_mut(*place) {
-                own.short_s += 1;
-            }
+        for (place, _, received) in latest {
+            let share = shares.get(&place).copied().unwrap_or_default();
+            let Some(own) = self.volume.tenant_mut(place) else { continue };
+            own.short_s += u64::from(share.shortfall.is_broken_promise());
+            own.promised_bytes += if share.asks_for_more() { (share.promised * bytes as f64) as u64 } else { received };
         }
         self.ticks += 1;
         if self.ticks.is_multiple_of(HALF_WINDOW_S) {

@@ -336,6 +336,7 @@ impl Shard {
                 share: share.share,
                 due: share.due(),
                 short_s: tenant.short_s,
+                promised_bytes: tenant.promised_bytes,
                 p50_ms: tenant.recent_quantile(0.5).map(ms),
                 p99_ms: tenant.recent_quantile(0.99).map(ms),
                 latency_buckets: metric_buckets(&tenant.latency),

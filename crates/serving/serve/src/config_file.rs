@@ -33,6 +33,7 @@ struct File {
     keep_devices: bool,
     control: Option<PathBuf>,
     state: Option<PathBuf>,
+    accounts: Option<PathBuf>,
     http: Option<Address>,
     #[serde(default)]
     http_hosts: Vec<String>,
@@ -70,6 +71,7 @@ impl ServeSettings {
             keep_devices: file.keep_devices,
             control: file.control,
             state: state_path(file.state, path),
+            accounts: file.accounts,
             http: file.http.map(|address| address.0),
             http_hosts: file.http_hosts,
             max_connections: file.max_connections.unwrap_or(default.max_connections),

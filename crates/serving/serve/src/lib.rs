@@ -13,6 +13,7 @@
 
 mod access;
 mod accounting;
+mod accounts;
 mod answers;
 #[doc(hidden)]
 pub mod bench;

@@ -8,7 +8,7 @@ use crate::shares::Shortfall;
 type OfExport = fn(&ExportStats) -> f64;
 type OfDisk = fn(&DiskStats) -> f64;
 
-const EXPORT_COUNTERS: [(&str, &str, OfExport); 7] = [
+const EXPORT_COUNTERS: [(&str, &str, OfExport); 8] = [
     ("dumbwaiter_flushes", "Flushes completed.", |e| e.flushes as f64),
     ("dumbwaiter_errors", "Requests that the disk failed.", |e| e.errors as f64),
     ("dumbwaiter_refused_requests", "Requests refused before they reached the disk.", |e| e.refused as f64),
@@ -16,6 +16,9 @@ const EXPORT_COUNTERS: [(&str, &str, OfExport); 7] = [
     ("dumbwaiter_connects", "Connections made.", |e| e.connects as f64),
     ("dumbwaiter_tenant_short_seconds", "Seconds with less than promised, though the tenant asked for more.", |e| {
         e.short_s as f64
+    }),
+    ("dumbwaiter_tenant_promised_bytes", "Bytes it would have received, had each promise been kept.", |e| {
+        e.promised_bytes as f64
     }),
     ("dumbwaiter_throttled_seconds", "Time that requests waited for a limit, summed over requests.", |e| e.throttled_s),
 ];

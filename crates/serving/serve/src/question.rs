@@ -182,6 +182,10 @@ pub struct ExportStats {
     /// Seconds in which it received less than promised though it asked for more and its own limit did not hold it back.
     #[serde(default)]
     pub short_s: u64,
+    /// Bytes that its weight promised it while it asked for more, and those that it received while it did not: what it would have
+    /// received, had each promise been kept.
+    #[serde(default)]
+    pub promised_bytes: u64,
     /// Median latency over the last 5 to 10 s, ms.
     pub p50_ms: Option<f64>,
     /// 99th percentile of the latency over the last 5 to 10 s, ms.

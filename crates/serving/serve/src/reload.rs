@@ -79,6 +79,7 @@ fn fixed_difference(old: &ServeSettings, new: &ServeSettings) -> Option<&'static
         ("vhost_user", old.vhost_user != new.vhost_user),
         ("control", old.control != new.control),
         ("state", old.state != new.state),
+        ("accounts", old.accounts != new.accounts),
         ("http", old.http != new.http),
         ("http_hosts", old.http_hosts != new.http_hosts),
         ("keep_devices", old.keep_devices != new.keep_devices),

@@ -13,6 +13,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_linux::service::{HttpServer, ServiceUser};
 
 use crate::Error;
+use crate::accounts::Bookkeeper;
 use crate::control::ControlSocket;
 use crate::inspector::{Inspector, ShardHandle};
 use crate::log::Log;
@@ -43,6 +44,7 @@ pub struct Server {
     common: Arc<Common>,
     control: Option<ControlSocket>,
     http: Option<HttpServer>,
+    bookkeeper: Option<Bookkeeper>,
     /// Socket files to be removed.
     sockets: Vec<PathBuf>,
     uris: Vec<String>,
@@ -80,6 +82,7 @@ impl Server {
             common,
             control: None,
             http: None,
+            bookkeeper: None,
             sockets,
             uris,
             devices: Vec::new(),
@@ -101,6 +104,9 @@ impl Server {
         let inspector = server.inspector();
         if let Some(path) = &server.common.settings.control {
             server.control = Some(ControlSocket::start(path, inspector.clone())?);
+        }
+        if let Some(folder) = &server.common.settings.accounts {
+            server.bookkeeper = Some(Bookkeeper::start(folder, inspector.clone())?);
         }
         if let Some(address) = server.common.settings.http {
             server.http = Some(http::start(address, &server.common.settings.http_hosts, inspector)?);
@@ -219,6 +225,7 @@ impl Server {
         self.control = None;
         self.stop_front()?;
         self.end_devices();
+        self.bookkeeper = None;
         let grace = Duration::from_secs(self.common.settings.grace_s);
         for shard in &self.shards {
             // One that has ended by itself needs no order.

@@ -301,6 +301,8 @@ pub struct ServeSettings {
     pub control: Option<PathBuf>,
     /// Where changes by commands are kept for the next start.
     pub state: Option<PathBuf>,
+    /// Folder of the monthly accounts.
+    pub accounts: Option<PathBuf>,
     /// Address of metrics and the live page.
     pub http: Option<SocketAddr>,
     /// Names by which a browser may call that address, beside `localhost` and addresses.
@@ -334,6 +336,7 @@ impl Default for ServeSettings {
             vhost_user: None,
             control: None,
             state: None,
+            accounts: None,
             http: None,
             http_hosts: Vec::new(),
             max_connections: MAX_CONNECTIONS,

@@ -128,6 +128,11 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// Did it always ask for more?
+    pub(crate) fn asks_for_more(&self) -> bool {
+        matches!(self.demand, Demand::Full | Demand::InDevice)
+    }
+
     /// Part that is due to it: what is promised, if it always asked for more.
     pub(crate) fn due(&self) -> f64 {
         if self.demand == Demand::Full { self.promised } else { 0.0 }
@@ -173,12 +178,15 @@ impl ShareWindow {
         after.held_ns.saturating_sub(before.held_ns) as f64 / to.since(*from).0.max(1) as f64
     }
 
-    /// I/Os in the last second.
-    pub(crate) fn last_ios(&self) -> u64 {
+    /// What each tenant moved between the last two counts: I/Os and bytes.
+    pub(crate) fn latest(&self) -> Vec<(u32, u64, u64)> {
         let mut last = self.marks.iter().rev().map(|(_, _, marks)| marks);
-        let (Some(after), Some(before)) = (last.next(), last.next()) else { return 0 };
-        let moved = |(place, mark): (&u32, &Mark)| mark.ios - before_of(before, *place, mark).ios;
-        after.iter().map(moved).sum()
+        let (Some(after), Some(before)) = (last.next(), last.next()) else { return Vec::new() };
+        let moved = |(place, mark): (&u32, &Mark)| {
+            let before = before_of(before, *place, mark);
+            (*place, mark.ios - before.ios, mark.bytes - before.bytes)
+        };
+        after.iter().map(moved).collect()
     }
 
     /// The share of each tenant, and the proportionality variation over those that always asked for more; NaN with fewer than two.

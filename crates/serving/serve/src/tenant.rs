@@ -49,6 +49,8 @@ pub(crate) struct Tenant {
     earlier: [LatencyHistogram; 2],
     /// Seconds in which it received less than promised, and not for its own demand or limit.
     pub(crate) short_s: u64,
+    /// Bytes that it would have received, had each promise been kept.
+    pub(crate) promised_bytes: u64,
     /// Requests under way.
     pub(crate) outstanding: u32,
     /// Since when there have been some.
@@ -81,6 +83,7 @@ impl Tenant {
             latency: LatencyHistogram::default(),
             earlier: [LatencyHistogram::default(), LatencyHistogram::default()],
             short_s: 0,
+            promised_bytes: 0,
             outstanding: 0,
             busy_since: since,
             busy_ns: 0,
