@@ -112,25 +112,23 @@ impl Inspector {
     }
 
     fn drain(&self, export: &str, order: Order, patience: Duration) -> Result<Value, Error> {
+        let mut answer = json!({});
         let shard = {
             let configured = self.hold_changes();
             // One that is being drained has a disk as long as it has clients.
             let shard = self.disk_of(export).or_else(|_| self.disk_that_loses(export))?;
             if self.disk_of(export).is_ok() {
                 self.ask_shard(shard, Question::Order(order))?;
-                // The answer comes later, and the change does not depend on the file.
-                let _ = self.save(&configured);
+                answer = self.saved(answer, &configured);
             }
             shard
         };
         let begun = std::time::Instant::now();
         loop {
             let there = self.stats()?.get(shard).is_some_and(|disk| disk.exports.iter().any(|e| e.name == export));
-            if !there {
-                return Ok(json!({ "drained": true }));
-            }
-            if begun.elapsed() >= patience {
-                return Ok(json!({ "drained": false }));
+            if !there || begun.elapsed() >= patience {
+                answer["drained"] = (!there).into();
+                return Ok(answer);
             }
             std::thread::sleep(DRAIN_LOOK);
         }

@@ -20,6 +20,7 @@ pub fn inspector() -> Inspector {
         tls: None,
         failed_negotiations: AtomicU64::new(0),
         configured: Mutex::default(),
+        shown_iops: Vec::new(),
         settings: ServeSettings::default(),
         log: Log::new(|_| {}),
     };

@@ -55,9 +55,9 @@ impl Server {
     /// Opens all targets, listens, and serves. `log` gets notes for people, from any thread.
     pub fn start(settings: ServeSettings, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, Error> {
         settings.check()?;
-        let (targets, kept) = state::restore(&settings)?;
+        let restored = state::restore(&settings)?;
         let configured = Mutex::new(settings.targets);
-        let settings = ServeSettings { targets, ..settings };
+        let settings = ServeSettings { targets: restored.targets, ..settings };
         let mut sockets = Vec::new();
         let (listeners, uris) = listen(&settings, &mut sockets)?;
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
@@ -67,10 +67,11 @@ impl Server {
             tls,
             failed_negotiations: AtomicU64::new(0),
             configured,
+            shown_iops: restored.shown_iops,
             settings,
             log: Log::new(log),
         });
-        for line in kept {
+        for line in restored.notes {
             common.log.say(&line);
         }
         let (stop, stop_reader) = stop_signal()?;

@@ -62,6 +62,8 @@ pub(crate) struct Common {
     pub(crate) settings: ServeSettings,
     /// The targets of the configuration, without what commands have changed. Held while exports are changed.
     pub(crate) configured: Mutex<Vec<TargetSettings>>,
+    /// The most I/Os in a second that each target had shown before this server.
+    pub(crate) shown_iops: Vec<u64>,
     pub(crate) tls: Option<Tls>,
     /// Clients that were let go before they agreed on an export: they broke the protocol, were too slow, or had no valid certificate.
     pub(crate) failed_negotiations: AtomicU64,
@@ -154,6 +156,7 @@ impl Shard {
         if target_settings.device_depth == DeviceDepth::Auto {
             volume.search_depth_from_now(config.setup.device_depth);
         }
+        let most_iops = common.shown_iops.get(number).copied().unwrap_or(0);
         let mut shard = Shard {
             number,
             target_settings,
@@ -174,7 +177,7 @@ impl Shard {
             messages,
             common,
             shares: ShareWindow::default(),
-            most_iops: 0,
+            most_iops,
             is_real: !manual_clock,
             ticks: 0,
             choice,

@@ -3,7 +3,9 @@
 //! Three versions of each setting decide: that of the configuration as it was, that which is served, and that of the configuration as it
 //! is now. What a command has set stays until the configuration itself changes there.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -28,11 +30,24 @@ struct StateFile {
     configured: Vec<TargetSettings>,
     /// Targets as they are served.
     served: Vec<TargetSettings>,
+    /// The most I/Os that each has served in a second, into which reservations must fit.
+    #[serde(default)]
+    shown_iops: Vec<u64>,
 }
 
-/// The settings with what commands changed before the last end of the server, and a line for each change.
-pub(crate) fn restore(settings: &ServeSettings) -> Result<(Vec<TargetSettings>, Vec<String>), Error> {
-    let unchanged = || (settings.targets.clone(), Vec::new());
+/// What a server begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    pub(crate) targets: Vec<TargetSettings>,
+    /// A line for each change by a command.
+    pub(crate) notes: Vec<String>,
+    /// The most I/Os in a second that each target has shown; none if nothing is known.
+    pub(crate) shown_iops: Vec<u64>,
+}
+
+/// The settings with what commands changed before the last end of the server.
+pub(crate) fn restore(settings: &ServeSettings) -> Result<Restored, Error> {
+    let unchanged = || Restored { targets: settings.targets.clone(), ..Restored::default() };
     let Some(path) = settings.state.as_ref().filter(|_| settings.control.is_some()) else { return Ok(unchanged()) };
     let refuse = |reason: String| Error::Config {
         path: path.clone(),
@@ -50,9 +65,18 @@ pub(crate) fn restore(settings: &ServeSettings) -> Result<(Vec<TargetSettings>, 
     if file.schema != SCHEMA {
         return Err(refuse(format!("schema {}: expected {SCHEMA}", file.schema)));
     }
-    let merged = merge(&file.configured, &file.served, &settings.targets);
-    ServeSettings { targets: merged.0.clone(), ..settings.clone() }.check().map_err(|e| refuse(e.to_string()))?;
-    Ok(merged)
+    let (targets, notes) = merge(&file.configured, &file.served, &settings.targets);
+    // A command may have removed the last export of a target, and another one may add some.
+    let checked: Vec<_> = targets.iter().filter(|target| !target.exports.is_empty()).cloned().collect();
+    if !checked.is_empty() {
+        ServeSettings { targets: checked, ..settings.clone() }.check().map_err(|e| refuse(e.to_string()))?;
+    }
+    let same = |(at, target): (usize, &TargetSettings)| {
+        let same = file.served.get(at).is_some_and(|old| old.target == target.target);
+        file.shown_iops.get(at).copied().filter(|_| same).unwrap_or(0)
+    };
+    let shown_iops = targets.iter().enumerate().map(same).collect();
+    Ok(Restored { targets, notes, shown_iops })
 }
 
 /// Targets of the configuration with what commands have changed since it was `before`, and a line for each change.
@@ -180,7 +204,8 @@ impl Inspector {
     pub(crate) fn save(&self, configured: &[TargetSettings]) -> Result<Option<PathBuf>, Error> {
         let settings = &self.common.settings;
         let Some(path) = settings.state.as_ref().filter(|_| settings.control.is_some()) else { return Ok(None) };
-        let file = StateFile { schema: SCHEMA, configured: configured.to_vec(), served: self.served()? };
+        let shown_iops = self.stats()?.iter().map(|disk| disk.shown_iops).collect();
+        let file = StateFile { schema: SCHEMA, configured: configured.to_vec(), served: self.served()?, shown_iops };
         let text = serde_json::to_string_pretty(&file).map_err(|e| Error::Settings(e.to_string()))?;
         write(path, &text).map_err(Error::io(format!("cannot write the state file {}", path.display())))?;
         Ok(Some(path.clone()))
@@ -189,6 +214,8 @@ impl Inspector {
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     dumbwaiter_text::write(path, |out| {
+        // It has names that are secrets.
+        out.get_ref().file().set_permissions(Permissions::from_mode(0o600))?;
         out.write_all(text.as_bytes())?;
         out.write_all(b"\n")
     })
@@ -253,7 +280,8 @@ mod tests {
     #[test]
     fn a_file_reads_back_what_was_written() {
         let served = vec![target("bfq", &["db:weight=8,limit_iops=5,burst_iops=50,reservation=3,over_commit,shared"])];
-        let file = StateFile { schema: SCHEMA, configured: served.clone(), served: served.clone() };
+        let file =
+            StateFile { schema: SCHEMA, configured: served.clone(), served: served.clone(), shown_iops: vec![7] };
         let text = serde_json::to_string(&file).unwrap();
         assert_eq!(serde_json::from_str::<StateFile>(&text).unwrap().served, served);
     }

@@ -44,6 +44,9 @@ fn each_change_by_a_command_is_there_after_a_kill() {
         server = config.start();
         assert_eq!(config.settings(), before, "{order:?}");
     }
+    let mode =
+        std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(config.path.with_extension("toml.state")).unwrap());
+    assert_eq!(mode & 0o777, 0o600, "names may be secrets");
     let export = &config.json(&["list"])[0];
     assert_eq!(export["limit"]["iops"], 400);
     assert_eq!(export["limit"]["bytes"], 1 << 20, "a limit that is not named stays");
@@ -55,6 +58,28 @@ fn each_change_by_a_command_is_there_after_a_kill() {
     server.ended();
     let _server = config.start();
     assert_eq!(config.weights().len(), 2, "a reset stays too");
+}
+
+#[test]
+fn a_server_without_exports_starts_again_and_reservations_that_were_admitted_stay() {
+    let config = Config::new();
+    let server = config.start();
+    config.ctl(&["set", "a", "reservation=1000"]);
+    config.ctl(&["remove", "b"]);
+    let shown = config.json(&["stats"])["disks"][0]["shown_iops"].as_u64().unwrap();
+    assert!(shown >= 1000, "{shown}");
+    server.signal("KILL");
+    server.ended();
+    let server = config.start();
+    assert_eq!(config.json(&["stats"])["disks"][0]["shown_iops"], shown, "it is not tried again");
+    config.ctl(&["remove", "a"]);
+    server.signal("KILL");
+    server.ended();
+    let _server = config.start();
+    assert!(config.weights().is_empty());
+    config.ctl(&["add", "c:size=1GiB"]);
+    config.ctl(&["reset"]);
+    assert_eq!(config.weights().len(), 2);
 }
 
 #[test]

@@ -162,6 +162,7 @@ impl Simulation {
             tls: None,
             failed_negotiations: AtomicU64::new(0),
             configured: Mutex::default(),
+            shown_iops: Vec::new(),
             settings,
             log: Log::new(move |line| lines.lock().unwrap().push(line.to_owned())),
         });
