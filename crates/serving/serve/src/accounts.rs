@@ -11,8 +11,10 @@ use crate::Error;
 use crate::inspector::Inspector;
 use crate::question::{DiskStats, ExportStats};
 
-/// How often the file is written: a crash loses no more than this.
-const EVERY: Duration = Duration::from_secs(60);
+/// How often counts are looked at: those of an export that is removed are lost since the last look.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks between two writes of the file: a crash loses no more than this.
+const LOOKS: u32 = 60;
 /// The largest file: 4,096 exports need less than 2 MiB.
 const MAX_BYTES: u64 = 16 << 20;
 const HEADER: &str = "month,target,export,reads,writes,read_bytes,write_bytes,promised_bytes,short_s";
@@ -49,9 +51,10 @@ impl Accounts {
         Ok(Accounts { folder: folder.to_owned(), month, booked, seen: BTreeMap::new() })
     }
 
-    /// Adds what came since the last time, to the month that it is now, and writes the file.
+    /// Adds what came since the last time, to the month that it is now; the file of one that is over is written.
     pub(crate) fn book(&mut self, now: SystemTime, disks: &[DiskStats]) -> Result<(), Error> {
         let month = month_of(now);
+        let over = if month == self.month { Ok(()) } else { self.write() };
         if month != self.month {
             (self.month, self.booked) = (month, BTreeMap::new());
         }
@@ -68,6 +71,11 @@ impl Accounts {
                 }
             }
         }
+        over
+    }
+
+    /// Writes the month's file.
+    pub(crate) fn write(&self) -> Result<(), Error> {
         let path = file_of(&self.folder, &self.month);
         let written = dumbwaiter_text::write(&path, |out| {
             writeln!(out, "{HEADER}")?;
@@ -152,17 +160,24 @@ pub(crate) struct Bookkeeper {
 }
 
 impl Bookkeeper {
-    /// Books every minute, and once more at the end.
+    /// Books every second, and writes every minute and at the end.
     pub(crate) fn start(folder: &Path, inspector: Inspector) -> Result<Bookkeeper, Error> {
         let mut accounts = Accounts::open(folder, SystemTime::now())?;
         let (end, ended) = channel();
         let thread = std::thread::Builder::new().name("accounts".into()).spawn(move || {
-            loop {
-                let over = !matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout));
-                // Disks that are gone were booked before.
-                let booked = inspector.stats().map(|disks| accounts.book(SystemTime::now(), &disks));
-                if let Ok(Err(error)) = booked {
+            let report = |done: Result<(), Error>| {
+                if let Err(error) = done {
                     inspector.common.log.about("accounts", &format!("the accounts are not kept: {error}"));
+                }
+            };
+            for look in 1u32.. {
+                let over = !matches!(ended.recv_timeout(LOOK), Err(RecvTimeoutError::Timeout));
+                // Disks that are gone were booked before.
+                if let Ok(disks) = inspector.stats() {
+                    report(accounts.book(SystemTime::now(), &disks));
+                }
+                if over || look.is_multiple_of(LOOKS) {
+                    report(accounts.write());
                 }
                 if over {
                     return;
@@ -236,12 +251,15 @@ mod tests {
         accounts.book(at(20_784), &stats("db", 150)).unwrap();
         // The export was added anew.
         accounts.book(at(20_784), &stats("db", 7)).unwrap();
+        accounts.write().unwrap();
         assert_eq!(file("2026-11"), format!("{HEADER}\n2026-11,\"a, \"\"b\"\"\",db,157,0,643072,0,0,0\n"));
         // The server, too.
         let mut accounts = Accounts::open(folder.path(), at(20_785)).unwrap();
         accounts.book(at(20_785), &stats("db", 3)).unwrap();
+        accounts.write().unwrap();
         assert!(file("2026-11").contains(",db,160,"), "{}", file("2026-11"));
         accounts.book(at(20_800), &stats("db", 5)).unwrap();
+        accounts.write().unwrap();
         assert!(file("2026-12").contains("2026-12,\"a, \"\"b\"\"\",db,2,"), "{}", file("2026-12"));
         assert!(file("2026-11").contains(",db,160,"));
     }
