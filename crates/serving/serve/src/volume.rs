@@ -348,7 +348,9 @@ impl Volume {
             (Command::Trim { .. } | Command::Zero { .. }, Stage::Only) if result.is_ok() => {
                 return self.flush_after(number);
             }
-            (Command::Flush, _) | (_, Stage::Flushing) if result.is_err() => self.flush_failed = true,
+            (Command::Flush, _) | (_, Stage::Flushing) if result.is_err() && result != Err(GIVEN_UP) => {
+                self.flush_failed = true;
+            }
             _ => {}
         }
         self.finish(number, result, data)

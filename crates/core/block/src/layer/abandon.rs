@@ -10,8 +10,10 @@ impl BlockLayer {
     /// them is gone. Those that controllers park, or that the scheduler lets go, complete by the next [`BlockLayer::finish_idle`]; the
     /// others when the scheduler chooses them. What belongs to a flush is carried out.
     pub fn abandon(&mut self, now: Nanos, task: TaskId, why: Errno) {
-        self.population.give_up(task, why);
         self.any_gone = true;
+        if !self.population.give_up(task, why) {
+            return;
+        }
         self.abandon_parked_of(now, task, why);
         let of_task = self.requests.iter().filter(|(_, r)| {
             let alone = r.merged == RequestId::NIL && r.parent == RequestId::NIL;

@@ -80,11 +80,11 @@ impl Population {
         }
     }
 
-    /// Nobody waits for the I/Os of a task any more.
-    pub(super) fn give_up(&mut self, task: TaskId, why: Errno) {
-        if let Some(own) = self.tasks.get_mut(task.0 as usize) {
-            own.gone = Some(why);
-        }
+    /// Nobody waits for the I/Os of a task any more. Does it have any under way?
+    pub(super) fn give_up(&mut self, task: TaskId, why: Errno) -> bool {
+        let Some(own) = self.tasks.get_mut(task.0 as usize) else { return false };
+        own.gone = Some(why);
+        own.ios > 0
     }
 
     /// Why the I/Os of a task are dropped, if they are.
