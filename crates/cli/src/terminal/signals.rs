@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// How often a thread checks whether a signal arrived.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A result that takes longer to write, after a signal, is not read.
+/// A result that takes longer to write ends with the program, after a signal.
 const TAKES: Duration = Duration::from_secs(1);
 
 /// Sets `control.cancel` on the first SIGINT or SIGTERM; a second one ends the program at once.
@@ -90,13 +90,16 @@ fn cancel_when(received: Arc<AtomicBool>, control: &Arc<Control>, ends: bool) {
         }
         control.cancel.store(true, Ordering::Relaxed);
         crate::tell!("\ninterrupted: reporting completed runs (Ctrl-C again to quit)");
-        let since = std::time::Instant::now();
-        while since.elapsed() < TAKES || dumbwaiter_text::writing_for().is_none_or(|time| time < TAKES) {
-            std::thread::sleep(POLL_INTERVAL);
+        if !ends {
+            return;
         }
-        if ends {
-            crate::tell!("interrupted: the result is not taken by whoever reads it");
-            std::process::exit(130);
+        let since = std::time::Instant::now();
+        loop {
+            std::thread::sleep(POLL_INTERVAL);
+            if since.elapsed() >= TAKES && dumbwaiter_text::writing_for().is_some_and(|time| time >= TAKES) {
+                crate::tell!("interrupted: the result could not be written within a second");
+                std::process::exit(130);
+            }
         }
     });
 }

@@ -5,6 +5,7 @@ mod cli;
 mod common;
 mod energy;
 mod inputs;
+mod interrupts;
 mod pasted;
 mod pilot;
 mod real;

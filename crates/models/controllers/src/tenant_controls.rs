@@ -43,38 +43,36 @@ pub fn set_io_max(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, [reads, 
 
 /// Sets limits, reservation, priority class, io.max and io.latency of a tenant. A controller joins the chain with the first value that it is needed for.
 pub fn set_tenant_controls(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, to: &TenantControls) {
-    let [reads, writes] = to.io_max;
-    let settings = [
-        (limits::NAME, "limit_iops", to.limit_iops),
-        (limits::NAME, "limit_bytes", to.limit_bytes),
-        (limits::NAME, "burst_iops", to.burst_iops),
-        (limits::NAME, "burst_bytes", to.burst_bytes),
-        (reservations::NAME, "reservation_iops", to.reservation_iops),
-        (io_cost::NAME, io_cost::WEIGHT, to.io_weight.map(u64::from)),
-        (prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0)),
-        (io_max::NAME, "rbps", reads.bytes),
-        (io_max::NAME, "wbps", writes.bytes),
-        (io_max::NAME, "riops", reads.ios),
-        (io_max::NAME, "wiops", writes.ios),
-        (io_latency::NAME, io_latency::NAME, to.io_latency.map(|target| (target.0 / 1_000).max(1))),
-    ];
-    for (controller, name, value) in settings {
-        if layer.controller(controller).is_none() {
-            // As in Linux, a weight has no effect unless io.cost is enabled.
-            if value.is_none() || controller == io_cost::NAME {
-                continue;
-            }
-            let new: Box<dyn Controller> = match controller {
-                limits::NAME => Box::new(Limits::default()),
-                prio_class::NAME => Box::new(PrioClasses::default()),
-                io_latency::NAME => Box::new(IoLatency::default()),
-                io_max::NAME => Box::new(IoMax::new(Release::default())),
-                _ => Box::new(Reservations::default()),
-            };
-            layer.add_controller(now, new);
-        }
-        // The controller is there and takes any number but an io.max of 0, which nobody can state.
-        let none = if controller == io_max::NAME { io_max::MAX } else { 0 };
-        let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(none).into());
+    let mut set = |controller, name, value| set_one(layer, now, tenant, (controller, name, value));
+    set(limits::NAME, "limit_iops", to.limit_iops);
+    set(limits::NAME, "limit_bytes", to.limit_bytes);
+    set(limits::NAME, "burst_iops", to.burst_iops);
+    set(limits::NAME, "burst_bytes", to.burst_bytes);
+    set(reservations::NAME, "reservation_iops", to.reservation_iops);
+    set(io_cost::NAME, io_cost::WEIGHT, to.io_weight.map(u64::from));
+    set(prio_class::NAME, prio_class::NAME, Some(to.prio_class as u64).filter(|class| *class > 0));
+    if to.io_max != <[Rates; 2]>::default() || layer.controller(io_max::NAME).is_some() {
+        set_io_max(layer, now, tenant, to.io_max);
     }
+    let latency_us = to.io_latency.map(|target| (target.0 / 1_000).max(1));
+    set_one(layer, now, tenant, (io_latency::NAME, io_latency::NAME, latency_us));
+}
+
+/// Sets a value of a controller; `None` is none.
+fn set_one(layer: &mut BlockLayer, now: Nanos, tenant: TenantId, (controller, name, value): (&str, &str, Option<u64>)) {
+    if layer.controller(controller).is_none() {
+        // As in Linux, a weight has no effect unless io.cost is enabled.
+        if value.is_none() || controller == io_cost::NAME {
+            return;
+        }
+        let new: Box<dyn Controller> = match controller {
+            limits::NAME => Box::new(Limits::default()),
+            prio_class::NAME => Box::new(PrioClasses::default()),
+            io_latency::NAME => Box::new(IoLatency::default()),
+            _ => Box::new(Reservations::default()),
+        };
+        layer.add_controller(now, new);
+    }
+    // The controller is there and takes any number.
+    let _ = layer.set_control(now, Scope::Tenant(tenant), name, value.unwrap_or(0).into());
 }

@@ -4,20 +4,34 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::Nanos;
 
+use crate::question::Sums;
 use crate::shard::Shard;
 use crate::shares::{DiskMark, Share};
-use crate::tenant::{HALF_WINDOW_S, Tenant};
+use crate::tenant::{Counts, HALF_WINDOW_S, Tenant};
 
 impl Shard {
     /// Shares of the last seconds, and their proportionality variation.
     pub(crate) fn current_shares(&self) -> (BTreeMap<u32, Share>, f64) {
         let layer = self.volume.disk.layer();
-        let reserves = self.volume.tenants().any(|(_, tenant)| {
-            layer.tenants().tenant(tenant.id).is_some_and(|own| own.weight > tenant.settings.weight)
-        });
-        self.shares.shares(self.volume.tenants(), reserves)
+        let is_raised = |(place, tenant): (u32, &Tenant)| {
+            let own = layer.tenants().tenant(tenant.id)?;
+            (own.weight > tenant.settings.weight).then_some(place)
+        };
+        let raised: Vec<u32> = self.volume.tenants().filter_map(is_raised).collect();
+        self.shares.shares(self.volume.tenants(), &raised)
     }
 
+    /// The counts of each tenant that accounts are kept of.
+    pub(crate) fn sums(&self) -> Vec<(String, String, Sums)> {
+        let own = |(_, tenant): (u32, &Tenant)| {
+            let Counts { reads, writes, read_bytes, write_bytes, .. } = tenant.counts;
+            let sums = [reads, writes, read_bytes, write_bytes, tenant.promised_bytes, tenant.short_s];
+            (self.target_settings.target.clone(), tenant.settings.name.clone(), sums)
+        };
+        self.volume.tenants().map(own).collect()
+    }
+
+    /// Once a second: counts, and what each tenant received of its promise.
     pub(crate) fn note_shares(&mut self) {
         let mut disk = DiskMark { cpu_ns: thread_cpu_ns(), held_ns: 0 };
         self.volume.disk.layer().counters(&mut |name, count| {

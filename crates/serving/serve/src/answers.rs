@@ -32,6 +32,7 @@ impl Shard {
             Question::Order(order) => return self.carry_out(order),
             Question::CheckReload(target) => self.check_reload(&target)?,
             Question::Reload(target) => return Ok(Answer::Settings(Box::new(self.reload(&target)?))),
+            Question::Accounts => return Ok(Answer::Accounts(self.sums())),
             Question::Settings => return Ok(Answer::Settings(Box::new(self.current_settings()))),
             Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
         }
@@ -233,6 +234,7 @@ impl Shard {
                     .into();
             return Err(Error::Export { export: export.name, what });
         }
+        self.common.settings.check_access(&export)?;
         self.check_reservations(std::iter::once(&export))?;
         let index = self.volume.add_tenant(export)?;
         self.publish(index).inspect_err(|_| {

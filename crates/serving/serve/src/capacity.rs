@@ -75,6 +75,9 @@ impl Volume {
         let task = Task { tenant, ioprio: dumbwaiter_block::Ioprio::DEFAULT };
         let task = self.disk.layer_mut().add_task(now, task).map_err(failed)?;
         let facts = self.disk.target().facts();
+        if facts.bytes == 0 {
+            return Ok(0);
+        }
         let bytes = TRIAL_BYTES.max(u64::from(facts.logical_block)).min(facts.bytes);
         let places = facts.bytes / bytes;
         let mut number = 0u64;

@@ -137,7 +137,7 @@ impl Inspector {
 
 fn value(answer: &Answer) -> Value {
     match answer {
-        Answer::Done | Answer::Devices(_) | Answer::Settings(_) => json!({}),
+        Answer::Done | Answer::Devices(_) | Answer::Settings(_) | Answer::Accounts(_) => json!({}),
         Answer::Stats(stats) => json!(stats),
         Answer::Histogram(histogram) => json!(histogram),
         Answer::Explanation(explanation) => json!(explanation),

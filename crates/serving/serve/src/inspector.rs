@@ -9,7 +9,7 @@ use dumbwaiter_path::Waker;
 
 use crate::Error;
 use crate::order::Order;
-use crate::question::{Answer, DiskStats, Question};
+use crate::question::{Answer, DiskStats, Question, Sums};
 use crate::settings::TargetSettings;
 use crate::shard::{Common, Message};
 
@@ -52,6 +52,18 @@ impl Inspector {
             _ => Err(Error::Gone),
         };
         self.shards.iter().map(ask).collect()
+    }
+
+    /// The counts of all tenants that accounts are kept of, by target and export.
+    pub(crate) fn sums(&self) -> Result<Vec<(String, String, Sums)>, Error> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            match shard.ask(Question::Accounts)? {
+                Answer::Accounts(sums) => all.extend(sums),
+                _ => return Err(Error::Gone),
+            }
+        }
+        Ok(all)
     }
 
     /// Connections in all.

@@ -9,6 +9,9 @@ use crate::settings::TargetSettings;
 use crate::shares::Shortfall;
 use crate::ublk::Description;
 
+/// What accounts are kept of: reads, writes, bytes read, written and promised, and seconds in which a promise was not kept.
+pub(crate) type Sums = [u64; 6];
+
 /// A question to a disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
@@ -22,6 +25,8 @@ pub(crate) enum Question {
     Reload(Box<TargetSettings>),
     /// The settings as they are now.
     Settings,
+    /// What the accounts need: little, as they ask every second.
+    Accounts,
     /// Which block devices of this machine its exports have.
     Devices,
 }
@@ -31,6 +36,8 @@ pub(crate) enum Answer {
     Done,
     Stats(Box<DiskStats>),
     Explanation(Explanation),
+    /// By target and export.
+    Accounts(Vec<(String, String, Sums)>),
     /// The settings of a disk, before a change where one is made.
     Settings(Box<TargetSettings>),
     Histogram(HistogramStats),

@@ -124,6 +124,7 @@ impl Shard {
 
     /// Can this export be changed to these settings, or be added?
     fn check_export(&self, new: &ExportSettings, offset: u64, size: u64) -> Result<(), Error> {
+        self.common.settings.check_access(new)?;
         let refuse = |what: &str| Err(Error::Export { export: new.name.clone(), what: what.into() });
         let mut same_name = self.volume.tenants().filter(|(_, tenant)| tenant.settings.name == new.name);
         let Some((index, old)) = same_name.next() else {

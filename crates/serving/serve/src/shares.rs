@@ -41,7 +41,7 @@ pub enum Shortfall {
     /// The device held all of its requests at times, so that none was there when its turn came: a smaller device depth keeps shares, or
     /// clients with more requests under way.
     Depth,
-    /// The scheduler serves by other rules than weights.
+    /// Requests of it waited, and the scheduler served others: it has other rules than weights, or is behind with making up.
     Scheduler,
 }
 
@@ -52,7 +52,7 @@ impl Shortfall {
             Shortfall::Reservation => Some("others' reservations"),
             Shortfall::Cpu => Some("no CPU time left"),
             Shortfall::Depth => Some("the device holds all its requests"),
-            Shortfall::Scheduler => Some("the scheduler ignores weights"),
+            Shortfall::Scheduler => Some("the scheduler served others first"),
             Shortfall::None | Shortfall::Idle | Shortfall::AsksForLess | Shortfall::Limit => None,
         }
     }
@@ -190,11 +190,11 @@ impl ShareWindow {
     }
 
     /// The share of each tenant, and the proportionality variation over those that always asked for more; NaN with fewer than two.
-    /// `reserves`: a reservation gives some tenant more than its weight.
+    /// `raised`: places of tenants to which a reservation gives more than their weight.
     pub(crate) fn shares<'a>(
         &self,
         tenants: impl Iterator<Item = (u32, &'a Tenant)>,
-        reserves: bool,
+        raised: &[u32],
     ) -> (BTreeMap<u32, Share>, f64) {
         let nothing = (Nanos::ZERO, DiskMark::default(), BTreeMap::new());
         let (from, disk_before, first) = self.marks.front().unwrap_or(&nothing);
@@ -228,9 +228,7 @@ impl ShareWindow {
         let all: f64 = claims.iter().map(|claim| claim.bytes).sum();
         let received: Vec<f64> = claims.iter().map(|claim| if all > 0.0 { claim.bytes / all } else { 0.0 }).collect();
         let promised = promised(&claims, &received);
-        let cause = if reserves {
-            Shortfall::Reservation
-        } else if (disk.cpu_ns - disk_before.cpu_ns) as f64 >= BUSY_CPU * window_ns {
+        let cause = if (disk.cpu_ns - disk_before.cpu_ns) as f64 >= BUSY_CPU * window_ns {
             Shortfall::Cpu
         } else {
             Shortfall::Scheduler
@@ -243,6 +241,7 @@ impl ShareWindow {
                 Demand::Nothing => Shortfall::Idle,
                 Demand::Some => Shortfall::AsksForLess,
                 Demand::Limited => Shortfall::Limit,
+                _ if raised.iter().any(|other| *other != claim.place) => Shortfall::Reservation,
                 Demand::InDevice if cause == Shortfall::Scheduler => Shortfall::Depth,
                 Demand::InDevice | Demand::Full => cause,
             };
@@ -273,16 +272,18 @@ struct Claim {
 /// What weights promise: a tenant that asked for less than its share leaves the rest to the others, by their weights.
 fn promised(claims: &[Claim], received: &[f64]) -> Vec<f64> {
     let mut contends: Vec<bool> = claims.iter().map(|claim| claim.demand != Demand::Nothing).collect();
-    let (mut left, mut weights) = (1.0, 0.0);
-    for (claim, contends) in claims.iter().zip(&contends) {
-        weights += if *contends { claim.weight } else { 0.0 };
-    }
-    let all_weights: f64 = weights;
-    loop {
-        let satisfied = (0..claims.len()).find(|at| {
-            contends[*at] && claims[*at].demand != Demand::Full && received[*at] < left * claims[*at].weight / weights
-        });
-        let Some(at) = satisfied else { break };
+    let contending = claims.iter().zip(&contends).filter(|(_, contends)| **contends);
+    let all_weights: f64 = contending.map(|(claim, _)| claim.weight).sum();
+    let (mut left, mut weights) = (1.0, all_weights);
+    // Those that received least for their weight are satisfied first.
+    let per_weight = |at: usize| received[at] / claims[at].weight;
+    let modest = (0..claims.len()).filter(|at| contends[*at] && claims[*at].demand != Demand::Full);
+    let mut modest: Vec<usize> = modest.collect();
+    modest.sort_by(|a, b| per_weight(*a).total_cmp(&per_weight(*b)));
+    for at in modest {
+        if received[at] >= left * claims[at].weight / weights {
+            break;
+        }
         contends[at] = false;
         left -= received[at];
         weights -= claims[at].weight;
@@ -306,7 +307,7 @@ mod tests {
     /// in which a limit holds it back (ms).
     type Second = (u64, u64, u64, u64);
 
-    fn shares_of(tenants: &[(u32, Second)], disk: DiskMark, seconds: u64) -> Vec<Share> {
+    fn shares_of(tenants: &[(u32, Second)], disk: DiskMark, raised: &[u32]) -> Vec<Share> {
         let mut window = ShareWindow::default();
         let mut all: Vec<Tenant> = tenants
             .iter()
@@ -315,7 +316,7 @@ mod tests {
                 Tenant::new(settings, TenantId(0), 0, 1, Nanos::ZERO)
             })
             .collect();
-        for second in 0..=seconds {
+        for second in 0..=12 {
             let weights: Vec<u32> = all.iter().map(|tenant| tenant.settings.weight).collect();
             let own = |tenant: &Tenant| {
                 let at = weights.iter().position(|weight| *weight == tenant.settings.weight).unwrap();
@@ -333,7 +334,7 @@ mod tests {
                 }
             }
         }
-        window.shares((0..).zip(&all), false).0.into_values().collect()
+        window.shares((0..).zip(&all), raised).0.into_values().collect()
     }
 
     const CHOOSES: DiskMark = DiskMark { cpu_ns: 100_000_000, held_ns: 0 };
@@ -341,7 +342,7 @@ mod tests {
     #[test]
     fn what_one_leaves_is_promised_to_the_others() {
         let shares =
-            shares_of(&[(100, (10, 500, 400, 0)), (200, (30, 1000, 950, 0)), (400, (60, 1000, 1000, 0))], CHOOSES, 12);
+            shares_of(&[(100, (10, 500, 400, 0)), (200, (30, 1000, 950, 0)), (400, (60, 1000, 1000, 0))], CHOOSES, &[]);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(near(shares[0].promised, 1.0 / 7.0) && shares[0].shortfall == Shortfall::AsksForLess, "{shares:?}");
         assert!(near(shares[1].promised, 0.3) && near(shares[1].share, 0.3), "{shares:?}");
@@ -350,13 +351,20 @@ mod tests {
 
     #[test]
     fn each_cause_has_its_word() {
-        let pair = |own: Second, disk| shares_of(&[(300, own), (100, (90, 1000, 1000, 0))], disk, 12)[0];
+        let pair = |own: Second, disk| shares_of(&[(300, own), (100, (90, 1000, 1000, 0))], disk, &[])[0];
         assert_eq!(pair((0, 0, 0, 0), CHOOSES).shortfall, Shortfall::Idle);
         assert_eq!(pair((10, 1000, 1000, 100), CHOOSES).shortfall, Shortfall::Limit);
         assert_eq!(pair((10, 1000, 1000, 0), CHOOSES).shortfall, Shortfall::Scheduler);
         assert_eq!(pair((10, 1000, 500, 0), CHOOSES).shortfall, Shortfall::Depth);
         assert_eq!(pair((10, 1000, 1000, 0), DiskMark { cpu_ns: 990_000_000, held_ns: 0 }).shortfall, Shortfall::Cpu);
         assert_eq!(pair((270, 1000, 1000, 0), CHOOSES).shortfall, Shortfall::None);
+        let raised =
+            |places: &[u32]| shares_of(&[(300, (10, 1000, 1000, 0)), (100, (90, 1000, 1000, 0))], CHOOSES, places)[0];
+        assert_eq!(raised(&[1]).shortfall, Shortfall::Reservation);
+        assert_eq!(raised(&[0]).shortfall, Shortfall::Scheduler, "its own reservation takes nothing from it");
+        for cause in [Shortfall::None, Shortfall::AsksForLess, Shortfall::Depth, Shortfall::Reservation] {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.name(), "one word");
+        }
         let idle = pair((0, 0, 0, 0), CHOOSES);
         assert!((idle.promised - 0.75).abs() < 1e-9 && idle.due() == 0.0, "{idle:?}");
     }
@@ -371,7 +379,7 @@ mod tests {
         let mut new = Tenant::new(settings, TenantId(0), 0, 1, Nanos::from_secs(2));
         new.counts.read_bytes = 1000;
         window.note(Nanos::from_secs(3), DiskMark::default(), [(0, &new)].into_iter(), |_, _| 0, |_| 0);
-        let (shares, _) = window.shares([(0, &new)].into_iter(), false);
+        let (shares, _) = window.shares([(0, &new)].into_iter(), &[]);
         assert_eq!(shares[&0].bytes_per_s, 500.0);
     }
 }

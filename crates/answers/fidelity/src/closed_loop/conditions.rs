@@ -64,6 +64,11 @@ pub(super) struct WeightChange {
     pub(super) weight: Option<u32>,
 }
 
+/// Does this job go through the page cache?
+pub(super) fn is_buffered(job: &str) -> bool {
+    job.contains("direct=0") || job.contains("buffered=1")
+}
+
 impl Conditions {
     /// Reads a recording's JSON.
     pub(super) fn read(path: &Path) -> Result<Conditions, Error> {
@@ -85,12 +90,11 @@ impl Conditions {
 
     /// Why no simulation can follow it, if so.
     pub(super) fn obstacle(&self) -> Option<String> {
-        let says = |text: &str| self.jobs().any(|job| job.contains(text));
         if self.device.kind != "null_blk" {
             let kind = if self.device.kind.is_empty() { "unknown" } else { &self.device.kind };
             return Some(format!("its device is {kind}, not null_blk"));
         }
-        if says("direct=0") || says("buffered=1") {
+        if self.jobs().any(is_buffered) {
             return Some("its I/O goes through the page cache".to_owned());
         }
         self.obstacle_to_any()

@@ -12,7 +12,7 @@ use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{CacheSize, IoCostSettings, Scenario, TenantChange, WbtTarget};
 use serde_json::Value;
 
-use super::conditions::{Conditions, Group};
+use super::conditions::{self, Conditions, Group};
 use super::{Agreement, scenario};
 use crate::controllers::{Event, Events, Recorded};
 use crate::recording::{self, Files, Recording, as_number, read_description};
@@ -164,12 +164,11 @@ fn limit_groups(scenario: &mut Scenario, about: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The limits of groups that changed during a recording of io.max, at the times that its rows say: `io.max group=PATH KEY=VALUE …`.
-/// A key that is not named keeps its limit.
+/// The limits of groups that changed during a recording of io.max, at the times that its rows say. A key that is not named keeps its
+/// limit.
 fn change_limits(scenario: &mut Scenario, rows: &[Event]) -> Result<(), String> {
-    for row in rows.iter().filter(|row| row.name == "mark") {
-        let Some(text) = row.details.strip_prefix("io.max group=") else { continue };
-        let (path, limits) = text.split_once(' ').unwrap_or((text, ""));
+    for row in rows {
+        let Some((path, limits)) = row.changed_limits() else { continue };
         let name = scenario::tenant_name(path);
         let Some(tenant) = scenario.tenants.iter_mut().find(|tenant| tenant.name == name) else { continue };
         let before = tenant.changes.iter().rev().find_map(|change| change.io_max).unwrap_or(tenant.controls.io_max);
@@ -185,10 +184,7 @@ fn parties(conditions: &Conditions, rows: &[Event]) -> Vec<(String, Vec<i32>)> {
     let groups: Vec<_> = conditions.groups.iter().flatten().filter(|group| group.job.is_some()).collect();
     let known: BTreeSet<i32> = groups.iter().flat_map(|group| group.pids.iter().copied()).collect();
     let all: BTreeSet<i32> = rows.iter().filter(|row| row.name.starts_with("bio_")).map(|row| row.pid).collect();
-    let has_others = |group: &Group| {
-        let buffered = group.job.as_ref().is_some_and(|job| job.contains("direct=0"));
-        group.pids.is_empty() || buffered
-    };
+    let has_others = |group: &Group| group.pids.is_empty() || group.job.as_deref().is_some_and(conditions::is_buffered);
     let one = groups.iter().filter(|group| has_others(group)).count() == 1;
     let party = |group: &&Group| {
         let mut pids = group.pids.clone();

@@ -40,6 +40,14 @@ pub struct Event {
 }
 
 impl Event {
+    /// The group and the limits of a change of io.max: a mark `io.max group=PATH KEY=VALUE …`.
+    pub(crate) fn changed_limits(&self) -> Option<(&str, &str)> {
+        let details = self.details.strip_prefix("io.max group=").filter(|_| self.name == "mark")?;
+        Some(details.split_once(' ').unwrap_or((details, "")))
+    }
+}
+
+impl Event {
     /// The text of a key among the details.
     pub fn text(&self, key: &str) -> Option<&str> {
         value_of(&self.details, key)

@@ -156,8 +156,7 @@ fn inputs(recording: &Events, homes: &Homes) -> Result<(Vec<Asked>, Vec<Change>)
                 }
             }
             "mark" => {
-                let Some(details) = row.details.strip_prefix("io.max group=") else { continue };
-                let (path, text) = details.split_once(' ').unwrap_or((details, ""));
+                let Some((path, text)) = row.changed_limits() else { continue };
                 let fail = |why: String| recording.fail(row.line, why);
                 let group = homes.paths.iter().position(|known| known == path);
                 let unknown = || fail(format!("group `{path}` is not among the `groups` of the JSON"));

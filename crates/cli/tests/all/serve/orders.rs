@@ -69,6 +69,7 @@ fn each_order_changes_a_running_server_or_says_why_not() {
         (&["set", "a", "weight=7", "size=9TiB"], "beyond the end of the target"),
         (&["set", "a", "name=b"], "cannot change"),
         (&["set", "a", "burst_iops=5"], "give limit_iops too"),
+        (&["set", "a", "certificates=vm1.example"], "tls_verify_peer"),
         (&["set", "a", "reservation=99999999999"], "reserves 99999999999 IOPS"),
         (&["set", "reservation", "a", "--iops", "99999999999"], "over_commit=yes"),
         (&["add", "d:offset=8GiB,size=1GiB,reservation=99999999999"], "the drive has shown"),

@@ -6,6 +6,8 @@ use dumbwaiter_block::Nanos;
 
 /// Requests in a row that make a backlog.
 pub(super) const BACKLOG: u32 = 8;
+/// Tenants that may have run empty at a time; of more the latest count, so that a look at them takes no longer.
+const EMPTY_MAX: usize = 16;
 /// One part in this of the time may be given up.
 const BUDGET_PART: u64 = 4;
 /// The most that may be given up at once.
@@ -29,6 +31,9 @@ pub(super) struct Hold {
 impl Hold {
     /// The last waiting request of a tenant with a backlog was sent.
     pub(super) fn ran_empty(&mut self, tenant: u32, now: Nanos) {
+        if self.empty.len() == EMPTY_MAX {
+            self.empty.remove(0);
+        }
         self.empty.push((tenant, now));
     }
 
@@ -64,6 +69,16 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_that_run_empty_the_latest_count() {
+        let mut hold = Hold::default();
+        (0..100).for_each(|tenant| hold.ran_empty(tenant, Nanos::from_secs(1)));
+        assert_eq!(hold.empty.len(), EMPTY_MAX);
+        let longest = Nanos::from_ms(10);
+        assert!(hold.until(Nanos::from_secs(1), longest, |tenant| tenant == 99).is_some());
+        assert_eq!(hold.until(Nanos::from_secs(1), longest, |tenant| tenant == 0), None);
+    }
 
     #[test]
     fn no_more_than_a_quarter_of_the_time_is_given_up() {

@@ -26,6 +26,7 @@
 //! - `depth`: what tenants got, and the depth that follows from it
 //! - `exclusive`: exclusive slices
 //! - `fresh`: fresh tasks
+//! - `members`: tenants and tasks that come and go
 //! - `hold`: tenants that are held back for one that ran empty
 //! - `run`: a few requests of one task in a row
 
@@ -33,6 +34,7 @@ mod depth;
 mod exclusive;
 mod fresh;
 mod hold;
+mod members;
 mod queue;
 mod run;
 mod settings;
@@ -41,8 +43,7 @@ mod shares;
 mod tests;
 
 use dumbwaiter_block::{
-    Context, Dir, Event, Flags, Io, Join, Nanos, Next, Op, Place, Request, RequestId, Scheduler, Setup, Side, TaskId,
-    TenantId,
+    Context, Dir, Event, Flags, Io, Join, Nanos, Next, Op, Place, Request, RequestId, Scheduler, Setup, Side,
 };
 
 use crate::settings::has_settings;
@@ -54,7 +55,7 @@ use queue::{Order, Queue, Storage, is_foreground, queue_node};
 use run::Run;
 pub use settings::TUNABLES;
 use settings::{SETTINGS, Settings};
-use shares::{Hierarchy, NANOSECOND, NodeId, ROOT, SECTOR, task_node, tenant_node, tenant_of, write_back_node};
+use shares::{Hierarchy, NANOSECOND, NodeId, ROOT, SECTOR, tenant_node, tenant_of};
 
 /// How far, in virtual time, a batch may reach past the tenant whose turn it is: 256 KiB at the default weight...
 const BATCH_REACH: u64 = 512 * SECTOR;
@@ -136,38 +137,6 @@ impl Headway {
 
     fn patience(&self) -> Nanos {
         self.settings.patience(self.rotational)
-    }
-
-    fn learn_shares(&mut self, ctx: &Context<'_>, retired: Option<TenantId>) {
-        self.depth.reserve(ctx.tenants.tenant_slots());
-        self.shares.learn_shares(ctx.tenants, retired);
-    }
-
-    fn add_node(&mut self, node: NodeId) {
-        self.shares.add(node);
-        let len = self.queues.len().max(node as usize + 1);
-        self.queues.resize_with(len, Queue::default);
-    }
-
-    /// The queue of a request, added if it is new.
-    fn queue_of(&mut self, id: RequestId, ctx: &Context<'_>) -> NodeId {
-        let request = &ctx.requests[id];
-        let tenant = request.io.tenant.0;
-        if !self.shares.learned() || tenant as usize >= self.depth.accounts.len() {
-            self.learn_shares(ctx, None);
-            self.depth.reserve(tenant as usize + 1);
-            self.add_node(tenant_node(tenant));
-        }
-        let node = queue_node(request);
-        if !self.shares.is_live(node) {
-            self.add_node(node);
-            if request.sync() {
-                self.starts.started(node, &mut self.queues, ctx.now);
-            }
-        }
-        self.shares.attach_idle(node, tenant_node(tenant));
-        self.queues[node as usize].tenant = tenant;
-        node
     }
 
     fn is_fresh(&self, node: NodeId, now: Nanos) -> bool {
@@ -343,47 +312,6 @@ impl Headway {
         let waits = queue.waiting > 0;
         let weight = self.weight(node, self.is_fresh(node, now));
         self.shares.charge(node, correction, weight, false, waits);
-    }
-
-    /// A task exited, and its number may be used again.
-    fn forget_task(&mut self, task: TaskId) {
-        let node = task_node(task.0);
-        if self.exclusive.is_some_and(|e| e.owner == node) {
-            self.exclusive = None;
-        }
-        if self.reservation.is_some_and(|r| r.task == node) {
-            self.reservation = None;
-        }
-        self.starts.forget(node);
-        self.forget_node(node);
-    }
-
-    /// A tenant was retired, and its number may be used again.
-    fn forget_tenant(&mut self, tenant: TenantId, ctx: &Context<'_>) {
-        let node = tenant_node(tenant.0);
-        if self.exclusive.is_some_and(|e| e.owner == node) {
-            self.exclusive = None;
-        }
-        self.forget_node(write_back_node(tenant.0));
-        // Tasks that moved to another tenant while requests of theirs waited here.
-        let moved: Vec<NodeId> = self.shares.children(node).collect();
-        for child in moved {
-            let now_in = self.queues.get(child as usize).map_or(ROOT, |q| tenant_node(q.tenant));
-            self.shares.attach(child, if now_in == node { ROOT } else { now_in });
-        }
-        self.shares.forget(node);
-        self.hold.is_back(tenant.0);
-        if let Some(account) = self.depth.accounts.get_mut(tenant.0 as usize) {
-            *account = depth::Account::default();
-        }
-        self.learn_shares(ctx, Some(tenant));
-    }
-
-    fn forget_node(&mut self, node: NodeId) {
-        if let Some(queue) = self.queues.get_mut(node as usize).filter(|q| q.outstanding == 0) {
-            *queue = Queue::default();
-            self.shares.forget(node);
-        }
     }
 }
 

@@ -1,6 +1,7 @@
-use dumbwaiter_block::{BlockLayer, Config, Ioprio, Op, Requests, State, Task, Tenant, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Ioprio, Op, Requests, State, Task, TaskId, Tenant, TenantId, Tenants};
 use proptest::prelude::*;
 
+use super::shares::task_node;
 use super::*;
 
 /// A scheduler driven without a block layer.

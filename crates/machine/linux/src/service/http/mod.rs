@@ -180,7 +180,7 @@ impl Clients<'_> {
         if !self.all.iter().any(Connection::is_probe) {
             return;
         }
-        let response = (self.answer)(request::HEALTH);
+        let response = answer_to(self.answer, request::HEALTH);
         let hosts = self.hosts;
         self.all.retain_mut(|client| {
             if !client.is_probe() {
@@ -208,7 +208,7 @@ impl Clients<'_> {
         let Some(client) = self.all.iter_mut().filter(asked).min_by_key(|client| client.since) else { return };
         if let Stage::Asked(request) = &client.stage {
             let Request { path, head_only, takes_openmetrics } = request.clone();
-            let mut response = (self.answer)(&path);
+            let mut response = answer_to(self.answer, &path);
             if response.kind == openmetrics::CONTENT_TYPE && !takes_openmetrics {
                 response.kind = openmetrics::TEXT_CONTENT_TYPE;
                 response.body = openmetrics::text_format(&response.body);
@@ -216,6 +216,12 @@ impl Clients<'_> {
             client.respond(&response, head_only);
         }
     }
+}
+
+/// The answer for a path; one that panics costs its client the answer, and nobody else.
+fn answer_to(answer: &dyn Fn(&str) -> Response, path: &str) -> Response {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer(path)));
+    caught.unwrap_or_else(|_| Response::text("500 Internal Server Error", "this answer failed\n"))
 }
 
 #[cfg(test)]
