@@ -234,6 +234,25 @@ impl Counters {
         }
     }
 
+    /// Counts of this device and another together; `max_depth` is that of the one that held more.
+    #[must_use]
+    pub fn plus(&self, other: &Counters) -> Counters {
+        Counters {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            flushes: self.flushes + other.flushes,
+            discards: self.discards + other.discards,
+            read_bytes: self.read_bytes + other.read_bytes,
+            write_bytes: self.write_bytes + other.write_bytes,
+            cache_hits: self.cache_hits + other.cache_hits,
+            media_busy: self.media_busy + other.media_busy,
+            link_busy: self.link_busy + other.link_busy,
+            gc_runs: self.gc_runs + other.gc_runs,
+            gc_moved_pages: self.gc_moved_pages + other.gc_moved_pages,
+            max_depth: self.max_depth.max(other.max_depth),
+        }
+    }
+
     /// Counts an accepted command; `held` commands are in the device with it.
     pub(crate) fn count(&mut self, command: &Command, held: u32) {
         match command.op {

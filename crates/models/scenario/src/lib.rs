@@ -37,7 +37,7 @@ pub use kernel::Kernel;
 pub use rows::Rows;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
-pub use validate::NameCheck;
+pub use validate::{DRIVES_MAX, NameCheck};
 
 /// Why a scenario is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +90,9 @@ pub struct Scenario {
     pub schedulers: Vec<SchedulerSpec>,
     /// Completion methods to compare.
     pub completion: Vec<Completion>,
+    /// Drives of this model behind the host, each with a scheduler and tags of its own, from 1 to [`DRIVES_MAX`]. Their sectors
+    /// follow each other in one space.
+    pub drives: u8,
     /// Queue depth of the driver; `None` for the device's own limit.
     pub queue_depth: Option<u32>,
     /// Scheduler depth (sysfs `nr_requests`); `None` for the kernel's default.
@@ -269,6 +272,7 @@ impl Default for Scenario {
             // The schedulers of a current kernel, and ours.
             schedulers: ["none", "mq-deadline", "kyber", "bfq", "headway"].map(SchedulerSpec::named).to_vec(),
             completion: vec![Completion::Interrupt],
+            drives: 1,
             queue_depth: None,
             nr_requests: None,
             duration: None,

@@ -175,7 +175,7 @@ fn errors_show_the_line() {
     shows(
         "name = \"a\"\nduratoin = \"10s\"\n",
         2,
-        "unknown key `duratoin`; did you mean `duration`? known: name, description, devices, schedulers, completion, queue_depth, nr_requests, duration, warmup, replicates, seed, limit, host, kernel, io, nomerges, series, change, tenant, task",
+        "unknown key `duratoin`; did you mean `duration`? known: name, description, devices, schedulers, completion, drives, queue_depth, nr_requests, duration, warmup, replicates, seed, limit, host, kernel, io, nomerges, series, change, tenant, task",
     );
     shows(
         "duration = \"10 parsecs\"",

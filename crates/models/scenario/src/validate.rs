@@ -18,6 +18,8 @@ const REPLICATES_MAX: u32 = 10_000;
 pub(crate) const INSTANCES_MAX: u32 = 32_768;
 /// Most tenants: each has state of some 20 kB, with its latencies.
 const TENANTS_MAX: usize = 4_096;
+/// Most drives of a scenario.
+pub const DRIVES_MAX: u8 = 64;
 /// Most pairs of a CPU and a hardware queue: state is kept for each.
 const CPU_QUEUES_MAX: u32 = 65_536;
 
@@ -89,6 +91,9 @@ impl Scenario {
             if value == Some(0) {
                 return fail(key, "0 is not a number from 1");
             }
+        }
+        if self.drives == 0 || self.drives > DRIVES_MAX {
+            return fail("drives", &format!("{} is not a number from 1 to {DRIVES_MAX}", self.drives));
         }
         let (cpus, queues) = (u32::from(self.host.cpus), u32::from(self.host.hw_queues.unwrap_or(1)));
         if cpus * queues > CPU_QUEUES_MAX {

@@ -26,7 +26,8 @@ impl Serialize for Scenario {
         map.serialize_entry("devices", &self.devices)?;
         map.serialize_entry("schedulers", &self.schedulers)?;
         map.serialize_entry("completion", &self.completion)?;
-        for (key, value) in [("queue_depth", self.queue_depth), ("nr_requests", self.nr_requests)] {
+        let drives = Some(u32::from(self.drives)).filter(|drives| *drives != 1);
+        for (key, value) in [("drives", drives), ("queue_depth", self.queue_depth), ("nr_requests", self.nr_requests)] {
             if let Some(value) = value {
                 map.serialize_entry(key, &value)?;
             }

@@ -76,13 +76,13 @@ impl BlockDevice {
 ///
 /// # Errors
 /// The change whose scheduler or setting is not known, and why.
-pub fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<(Choice, Stack)>, (&SchedulerChange, ChoiceError)> {
+pub fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<(Choice, Vec<Stack>)>, (&SchedulerChange, ChoiceError)> {
     // `rotational` has been written by then.
     let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
     let all = s.changes.iter().map(|change| {
         let choice = Choice::parse(&change.scheduler.to_string()).map_err(|why| (change, why))?;
-        let scheduler = choice.build(setup);
-        Ok((choice, scheduler))
+        let schedulers = (0..s.drives).map(|_| choice.build(setup)).collect();
+        Ok((choice, schedulers))
     });
     all.collect()
 }

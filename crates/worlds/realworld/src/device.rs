@@ -196,6 +196,9 @@ impl DeviceUnderTest {
             let block = self.logical_block;
             return Err(Refusal(format!("I/Os smaller than the device's blocks of {block} bytes")));
         }
+        if scenario.drives > 1 {
+            return Err(Refusal(format!("{} drives: only the simulator has several; name one drive", scenario.drives)));
+        }
         self.method(completion).map(drop).map_err(Refusal)
     }
 

@@ -58,7 +58,7 @@ impl<'a> Episode<'a> {
         if scheduler != self.current {
             let choice = &self.choices[scheduler];
             self.run.replace(
-                choice.build(self.setup),
+                || choice.build(self.setup),
                 host::scheduler_cost(&self.profile, choice.entry().name),
                 Handover::Live,
             );

@@ -32,12 +32,12 @@ pub(crate) enum EventKind {
     Dispatch(u32),
     /// A CPU wants the scheduler's lock.
     Take(u32),
-    /// The scheduler's lock is free, and others wait for it.
-    HandOn,
-    /// The kernel's worker sends requests after completions.
-    Send,
-    /// A timer of the block layer.
-    Timer,
+    /// The lock of a drive's scheduler is free, and others wait for it.
+    HandOn(u8),
+    /// The kernel's worker sends requests of a drive after completions.
+    Send(u8),
+    /// A timer of a drive's block layer.
+    Timer(u8),
     /// A scheduled change.
     Change,
 }

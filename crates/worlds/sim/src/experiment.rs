@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup};
+use dumbwaiter_block::{BlockLayer, Config, Fault, Limits, Nanos, Setup};
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::{BlockDevice, CellResult, Control, replacements};
 use dumbwaiter_measure::{
@@ -109,11 +109,11 @@ pub(crate) fn run(
     let applications = applications(std::mem::take(&mut outcome.applications), &tasks, &tenants);
     let skipped = replays.finish(outcome.issued_late)?;
     let cancelled = outcome.cancelled;
-    if let Some(fault) = outcome.layer.fault() {
+    if let Some(fault) = outcome.layers.iter().find_map(BlockLayer::fault) {
         let (device, scheduler) = (model.name().into(), choice.label().into());
         return Err(Error::Fault { device, scheduler, fault: *fault });
     }
-    if let Some(what) = outcome.layer.ledger().imbalance() {
+    if let Some(what) = outcome.layers.iter().find_map(|layer| layer.ledger().imbalance()) {
         return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
     }
     let energy = power::joules(&profile, model, cpus, &outcome, s.warmup);
@@ -150,7 +150,7 @@ pub(crate) fn start<'a>(
     let facts = model.facts();
     let config = config(s, model, choice);
     let cpus = config.setup.cpus;
-    let load = prepared.load(seed, facts.capacity_sectors, cpus)?;
+    let load = prepared.load(seed, facts.capacity_sectors.saturating_mul(u64::from(s.drives)), cpus)?;
     let tasks = load.task_specs.clone();
     let tenants = load.tenant_specs.clone();
     let recorder = Recorder::new(RecorderConfig {
@@ -166,14 +166,18 @@ pub(crate) fn start<'a>(
     let device_seed = seed ^ DEVICE_SEED;
     let exchanges = exchanges(s, config.setup, &profile)?;
     let classes = choice.uses_classes(config.setup)
-        || exchanges.iter().any(|(stack, _)| stack.scheduler.class_weights().is_some());
-    let device = if classes { model.build_with_classes(device_seed) } else { model.build(device_seed) };
+        || exchanges.iter().flat_map(|(stacks, _)| stacks).any(|stack| stack.scheduler.class_weights().is_some());
+    let device = |number: u8| {
+        let seed = device_seed.wrapping_add(u64::from(number) * OF_NEXT_DRIVE);
+        if classes { model.build_with_classes(seed) } else { model.build(seed) }
+    };
     let run = Run::new(RunParts {
         config,
-        stack: choice.build(config.setup),
+        stacks: (0..s.drives).map(|_| choice.build(config.setup)).collect(),
         oracle: model.oracle(device_seed),
         tenants: load.tenants,
-        device,
+        devices: (0..s.drives).map(device).collect(),
+        sectors: facts.capacity_sectors,
         host: Host::new(&profile, cost, cpus, smt, legacy_link, seed)
             .with_completion(completion)
             .with_tick(config.setup.clock.period),
@@ -202,6 +206,8 @@ pub(crate) fn start<'a>(
 
 /// Separates the random numbers of the device from those of the workloads.
 const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
+/// Separates those of one drive from those of the next.
+const OF_NEXT_DRIVE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The host profile with this name; `default` is that of a current kernel.
 pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
@@ -269,7 +275,8 @@ fn config(s: &Scenario, model: &DeviceModel, choice: &Choice) -> Config {
     device.config(s)
 }
 
-fn device_counters(counters: &dumbwaiter_devices::Counters) -> BTreeMap<String, f64> {
+fn device_counters(counters: &[dumbwaiter_devices::Counters]) -> BTreeMap<String, f64> {
+    let counters = counters.iter().fold(dumbwaiter_devices::Counters::default(), |sum, of_one| sum.plus(of_one));
     let named = [
         ("cache_hits", counters.cache_hits as f64),
         ("media_busy_s", counters.media_busy.as_secs_f64()),
@@ -291,14 +298,16 @@ fn result(
     outcome: crate::RunOutput,
     applications: Vec<ApplicationStats>,
 ) -> RunResult {
-    let ledger = *outcome.layer.ledger();
+    let mut ledger = dumbwaiter_block::Ledger::default();
+    let mut scheduler_counters = BTreeMap::new();
+    for layer in &outcome.layers {
+        ledger.join(layer.ledger());
+        layer.counters(&mut |name, count| *scheduler_counters.entry(name.to_owned()).or_insert(0.0) += count as f64);
+    }
     let counters = outcome.counters;
     let measured = &outcome.measured;
-    let mut scheduler_counters = BTreeMap::new();
-    outcome.layer.counters(&mut |name, count| {
-        scheduler_counters.insert(name.to_owned(), count as f64);
-    });
-    let switches = outcome.layer.switches();
+    // All drives exchange their schedulers together.
+    let switches = outcome.layers[0].switches();
     let facts = RunFacts {
         device: model.name().into(),
         scheduler: choice.label().into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_devices::{Counters, DeviceModel};
 use dumbwaiter_measure::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 
 use crate::host::{Activity, Profile, R230_5_15, R230_5_18, Spent};
@@ -25,7 +25,7 @@ pub(crate) fn joules(
 ) -> Option<(f64, String)> {
     let host = host_power(profile, cpus)?;
     let device = DevicePower::of(model.name().split('?').next().unwrap_or_default())?;
-    let (activity, counters) = (&outcome.measured.activity, &outcome.measured.counters);
+    let activity = &outcome.measured.activity;
     let span = outcome.end.since(warmup);
     if span == Nanos::ZERO {
         return None;
@@ -41,14 +41,17 @@ pub(crate) fn joules(
     };
     // The dies of a flash drive work in parallel, so its link measures its busy time. Both may be reserved beyond the
     // end.
-    let busy = if model.facts().rotational { counters.media_busy } else { counters.link_busy };
-    let device_times = DeviceTimes {
+    let of_drive = |counters: &Counters| {
+        let busy = if model.facts().rotational { counters.media_busy } else { counters.link_busy };
+        device.joules(&DeviceTimes {
         busy_s: busy.min(span).as_secs_f64(),
         commands: (counters.reads + counters.writes + counters.flushes + counters.discards) as f64,
         read_bytes: counters.read_bytes as f64,
-        write_bytes: counters.write_bytes as f64,
+            write_bytes: counters.write_bytes as f64,
+        })
     };
-    Some((host.joules(&times) + device.joules(&device_times), format!("model {}", host.name)))
+    let drives: f64 = outcome.measured.counters.iter().map(of_drive).sum();
+    Some((host.joules(&times) + drives, format!("model {}", host.name)))
 }
 
 /// Loads and stores of a part of the kernel: per I/O, per polled I/O, per µs of polling, per context switch and per

@@ -90,7 +90,7 @@ impl MeasuredAgainst {
             role: row.role.clone(),
             total: row.part == Part::Total,
             load,
-            devices: case.drives,
+            devices: case.drives.into(),
             device: None,
             class: None,
             file: row.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),

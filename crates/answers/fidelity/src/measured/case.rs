@@ -21,8 +21,8 @@ pub(super) struct Case {
     pub(super) scheduler: String,
     /// As ours, with settings; the reason where we have none.
     pub(super) stack: Result<String, String>,
-    /// Drives that each job goes over in turn.
-    pub(super) drives: u32,
+    /// Drives that the jobs go over in turn.
+    pub(super) drives: u8,
     /// The jobs.
     pub(super) jobs: Vec<Job>,
     /// The rows of the table that this case answers.
@@ -50,6 +50,8 @@ pub(super) struct Job {
     pub(super) iodepth: u32,
     /// CPUs that it may use; empty for all.
     pub(super) cpus: Vec<u16>,
+    /// The first so many of the drives, where it does not go over all.
+    pub(super) drives: Option<u8>,
 }
 
 /// A row of a table: where it is and what was measured.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_scenario::DRIVES_MAX;
 use serde_json::{Map, Value};
 
 use super::MeasuredError;
@@ -87,7 +88,9 @@ fn add(
         Some(text) => text.parse::<u32>().map_err(|_| wrong(format!("{key}={text}; expected a whole number"))),
     };
     let (iodepth, numjobs) = (number_of("iodepth", 1)?, number_of("numjobs", 1)?);
-    let drives = option("filename").map_or(1, |names| names.split(':').count().max(1)) as u32;
+    let drives = option("filename").map_or(1, |names| names.split(':').count().max(1));
+    let few = u8::try_from(drives).ok().filter(|drives| *drives <= DRIVES_MAX);
+    let drives = few.ok_or_else(|| wrong(format!("filename names {drives} files; expected at most {DRIVES_MAX}")))?;
     let cpus = option("cpus_allowed")
         .map(|text| cpu_list(text).ok_or_else(|| wrong(format!("cpus_allowed={text}; expected 0,2-5"))));
     let cpus = cpus.transpose()?.unwrap_or_default();
@@ -131,7 +134,7 @@ fn add(
         return Ok(());
     }
     let count = if grouped { numjobs } else { 1 };
-    case.jobs.push(Job { name: name.clone(), numjobs: count, options, writes, reads, iodepth, cpus });
+    case.jobs.push(Job { name: name.clone(), numjobs: count, options, writes, reads, iodepth, cpus, drives: Some(drives) });
     let at = case.jobs.len() - 1;
     if reads && writes {
         case.rows.push(place(&format!("{name} reads"), Part::Reads(at), reads_of(job)));

@@ -59,6 +59,7 @@ fn case(table: &Table, row: &Row) -> Result<Case, MeasuredError> {
         reads: name == "reads",
         iodepth,
         cpus: Vec::new(),
+        drives: None,
     };
     let reader = options(&[
         ("rw", "randread".to_owned()),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dumbwaiter_scenario::DRIVES_MAX;
+
 use super::MeasuredError;
 use super::case::{Case, Clipped, Figures, FioOptions, Job, MeasuredRow, Part, cpu_list};
 use super::csv::{Row, Table};
@@ -44,7 +46,7 @@ fn case(table: &Table, rows: &[&Row]) -> Result<Case, MeasuredError> {
         condition: condition.to_owned(),
         scheduler: scheduler.to_owned(),
         stack: stack(scheduler, condition),
-        drives: table.count(rows[0], "devices", 1024)?,
+        drives: table.count(rows[0], "devices", u32::from(DRIVES_MAX))? as u8,
         jobs: Vec::new(),
         rows: Vec::new(),
         seconds_max: SECONDS_MAX,
@@ -52,7 +54,7 @@ fn case(table: &Table, rows: &[&Row]) -> Result<Case, MeasuredError> {
     };
     let one_job = condition.split(',').any(|part| part.trim() == MIX);
     for row in rows {
-        if table.count(row, "devices", 1024)? != case.drives {
+        if table.count(row, "devices", u32::from(DRIVES_MAX))? != u32::from(case.drives) {
             let expected = format!("{}, as in the other rows of this condition", case.drives);
             return Err(table.wrong(row, "devices", &expected));
         }
@@ -135,7 +137,7 @@ fn job(table: &Table, row: &Row, case: &mut Case) -> Result<Job, MeasuredError> 
     let same = case.jobs.iter().filter(|job| job.name.split('~').next() == Some(role)).count();
     let name = if same == 0 { role.to_owned() } else { format!("{role}~{}", same + 1) };
     let numjobs = table.count(row, "numjobs", 65_535)?;
-    Ok(Job { name, numjobs, options, writes, reads, iodepth, cpus })
+    Ok(Job { name, numjobs, options, writes, reads, iodepth, cpus, drives: None })
 }
 
 fn figures(table: &Table, row: &Row) -> Result<Figures, MeasuredError> {

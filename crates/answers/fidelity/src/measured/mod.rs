@@ -246,8 +246,6 @@ fn answer(cases: &[Case], options: &MeasuredOptions, world: &dyn World, control:
                 let each = of_case.iter().map(|run| predicted::figures(case, run, row.part)).collect::<Vec<_>>();
                 answer.figures = Compared::of(row.figures, mean(&each));
                 answer.seconds = Some(plan.length.seconds);
-                answer.note =
-                    [answer.note, scenario::note(case)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
             }
             rows.push(answer);
         }

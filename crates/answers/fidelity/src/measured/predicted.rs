@@ -3,18 +3,12 @@
 use dumbwaiter_measure::{Latency, RunResult, TaskStats};
 
 use super::case::{Case, Figures, Part};
-use super::scenario::{scale, task_name};
+use super::scenario::task_name;
 
 /// What a run says of a part of a case; `None` for what it does not know.
 pub(super) fn figures(case: &Case, run: &RunResult, part: Part) -> Figures {
-    let times = match part {
-        Part::Job(job) | Part::EachOf(job) | Part::Reads(job) | Part::Writes(job) => {
-            scale(&case.jobs[job], case.drives)
-        }
-        Part::Total => 1.0,
-    };
     let alone = case.jobs.len() == 1;
-    let whole = || of(run.iops * times, run.mb_per_s * times, &run.latency_us);
+    let whole = || of(run.iops, run.mb_per_s, &run.latency_us);
     let found = match part {
         Part::Total => total(case, run),
         Part::Job(_) if alone => whole(),
@@ -28,12 +22,12 @@ pub(super) fn figures(case: &Case, run: &RunResult, part: Part) -> Figures {
                 _ => None,
             };
             match kind {
-                Some(kind) if part == Part::Job(job) => of(kind.iops * times, kind.mb_per_s * times, &kind.latency_us),
-                _ => each(&own, times),
+                Some(kind) if part == Part::Job(job) => of(kind.iops, kind.mb_per_s, &kind.latency_us),
+                _ => each(&own),
             }
         }
-        Part::Reads(_) => of(run.read.iops * times, run.read.mb_per_s * times, &run.read.latency_us),
-        Part::Writes(_) => of(run.write.iops * times, run.write.mb_per_s * times, &run.write.latency_us),
+        Part::Reads(_) => of(run.read.iops, run.read.mb_per_s, &run.read.latency_us),
+        Part::Writes(_) => of(run.write.iops, run.write.mb_per_s, &run.write.latency_us),
     };
     // Processor time is known of all I/Os together.
     let cpu_us = (alone || part == Part::Total).then_some(run.cpu.us_per_io).filter(|us| us.is_finite());
@@ -59,9 +53,8 @@ fn of(iops: f64, mb_s: f64, latency: &Latency) -> Figures {
 /// All jobs: rates are sums of theirs.
 fn total(case: &Case, run: &RunResult) -> Figures {
     let rates = (0..case.jobs.len()).map(|job| {
-        let times = scale(&case.jobs[job], case.drives);
         let own = tasks(case, run, job);
-        let sum = |value: fn(&TaskStats) -> f64| own.iter().map(|task| value(task)).sum::<f64>() * times;
+        let sum = |value: fn(&TaskStats) -> f64| own.iter().map(|task| value(task)).sum::<f64>();
         (sum(|task| task.iops), sum(|task| task.mb_per_s))
     });
     let (iops, mb_s) = rates.fold((0.0, 0.0), |(a, b), (iops, mb_s)| (a + iops, b + mb_s));
@@ -80,8 +73,8 @@ pub(super) fn tasks<'a>(case: &Case, run: &'a RunResult, job: usize) -> Vec<&'a 
 }
 
 /// Processes together: sums of rates, means and the lower percentiles by their I/Os, the largest p99.
-fn each(tasks: &[&TaskStats], times: f64) -> Figures {
-    let sum = |value: fn(&TaskStats) -> f64| tasks.iter().map(|task| value(task)).sum::<f64>() * times;
+fn each(tasks: &[&TaskStats]) -> Figures {
+    let sum = |value: fn(&TaskStats) -> f64| tasks.iter().map(|task| value(task)).sum::<f64>();
     let mean = |value: fn(&Latency) -> f64| {
         let known = tasks.iter().filter(|task| value(&task.latency_us).is_finite() && task.count > 0);
         let (sum, weight) = known.fold((0.0, 0.0), |(sum, weight), task| {

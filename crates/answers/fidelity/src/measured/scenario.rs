@@ -67,6 +67,7 @@ pub(super) fn scenario(
     let (mut scenario, _) = Scenario::from_fio(&text, name.trim(), &|_| None).map_err(|error| error.to_string())?;
     let nanos = |s: f64| Nanos((s * 1e9).round().max(1.0) as u64);
     scenario.devices = vec![device.to_owned()];
+    scenario.drives = case.drives;
     scenario.schedulers = vec![spec];
     scenario.duration = Some(nanos(length.seconds));
     scenario.warmup = nanos(length.warmup_s);
@@ -82,7 +83,11 @@ fn job_file(case: &Case, seconds: f64) -> String {
     let mut text = String::new();
     for job in &case.jobs {
         let _ = writeln!(text, "[{}]\ntime_based\nruntime={}", section(&job.name), seconds.ceil().max(1.0));
-        let _ = writeln!(text, "numjobs={}\niodepth={}", job.numjobs, depth(job, case.drives));
+        let _ = writeln!(text, "numjobs={}\niodepth={}", job.numjobs, job.iodepth);
+        let _ = match job.drives.unwrap_or(case.drives) {
+            own if own == case.drives => writeln!(text, "nrfiles={own}"),
+            own => writeln!(text, "nrfiles={own}\nsize={}%", 100.0 * f64::from(own) / f64::from(case.drives)),
+        };
         if !job.cpus.is_empty() {
             let list: Vec<String> = job.cpus.iter().map(u16::to_string).collect();
             let _ = writeln!(text, "cpus_allowed={}", list.join(","));
@@ -107,20 +112,3 @@ pub(super) fn task_name(job: &Job) -> String {
     section(&job.name)
 }
 
-/// One drive of several gets its part of a queue.
-fn depth(job: &Job, drives: u32) -> u32 {
-    job.iodepth.div_ceil(drives.max(1)).max(1)
-}
-
-/// By how much the run of a job on one drive stands for all of them.
-pub(super) fn scale(job: &Job, drives: u32) -> f64 {
-    f64::from(job.iodepth) / f64::from(depth(job, drives))
-}
-
-/// What a run of one drive in place of several leaves out.
-pub(super) fn note(case: &Case) -> Option<String> {
-    (case.drives > 1).then(|| {
-        let drives = case.drives;
-        format!("one drive of {drives} was run, with its part of each queue; the host has the load of one drive")
-    })
-}

@@ -62,8 +62,8 @@ impl RunningLoad {
         }
     }
 
-    /// Gives the block layer, at its start, the kernel's controllers and those of the load: those of tenants, and deadlines of the
-    /// threads' first tasks.
+    /// Gives a drive's block layer, at its start, the kernel's controllers and those of the load: those of tenants, and deadlines of
+    /// the threads' first tasks.
     pub fn set_controllers(
         &self,
         layer: &mut BlockLayer,
@@ -201,11 +201,12 @@ impl RunningLoad {
         }
     }
 
-    /// The block layer's I/O for what a thread submits. Tasks but a thread's first are created when they first appear.
+    /// The block layer's I/O for what a thread submits. Tasks but a thread's first are created when they first appear, in the layers of
+    /// all drives.
     #[inline]
-    pub fn io(&mut self, thread: u32, now: Nanos, want: &Want, token: u64, layer: &mut BlockLayer) -> Io {
+    pub fn io(&mut self, thread: u32, now: Nanos, want: &Want, token: u64, layers: &mut [BlockLayer]) -> Io {
         let state = &mut self.threads[thread as usize];
-        let task = state.task(now, want.task, layer);
+        let task = state.task(now, want.task, layers);
         let Thread { ioprio, tenant, cpu, .. } = state.thread;
         Io {
             op: want.op,
@@ -276,19 +277,21 @@ impl RunningLoad {
         ends
     }
 
-    /// Makes a change and informs the block layer and the recorder. Returns the thread that it stopped, if any. `schedulers` are
-    /// those of [`Scenario::changes`](crate::Scenario::changes), in this order; each is taken once.
+    /// Makes a change and informs the block layers of all drives and the recorder. Returns the thread that it stopped, if any.
+    /// `schedulers` are those of [`Scenario::changes`](crate::Scenario::changes), in this order, one for each drive; they are taken
+    /// once.
     pub fn change(
         &mut self,
         now: Nanos,
         change: Change,
-        layer: &mut BlockLayer,
+        layers: &mut [BlockLayer],
         recorder: &mut Recorder,
-        schedulers: &mut [Option<Stack>],
+        schedulers: &mut [Vec<Stack>],
     ) -> Option<u32> {
         match change {
             Change::Scheduler { index, how } => {
-                if let Some(scheduler) = schedulers.get_mut(index as usize).and_then(Option::take) {
+                let taken = schedulers.get_mut(index as usize).map(std::mem::take).unwrap_or_default();
+                for (layer, scheduler) in layers.iter_mut().zip(taken) {
                     layer.replace(now, scheduler, how);
                 }
             }
@@ -296,21 +299,27 @@ impl RunningLoad {
             Change::Ioprio { thread, ioprio } => {
                 let state = &mut self.threads[thread as usize];
                 state.thread.ioprio = ioprio;
-                state.change_tasks(now, layer, |task| task.ioprio = ioprio);
+                state.change_tasks(now, layers, |task| task.ioprio = ioprio);
             }
             Change::Move { thread, tenant } => {
                 let state = &mut self.threads[thread as usize];
                 state.thread.tenant = tenant;
-                state.change_tasks(now, layer, |task| task.tenant = tenant);
+                state.change_tasks(now, layers, |task| task.tenant = tenant);
             }
             Change::Weight { tenant, weight } => {
                 recorder.weight(now, tenant, weight);
-                if let Some(own) = layer.tenants().tenant(tenant).copied() {
-                    // The scenario's weights have been checked.
-                    let _ = layer.change_tenant(now, tenant, dumbwaiter_block::Tenant { weight, ..own });
+                for layer in layers {
+                    if let Some(own) = layer.tenants().tenant(tenant).copied() {
+                        // The scenario's weights have been checked.
+                        let _ = layer.change_tenant(now, tenant, dumbwaiter_block::Tenant { weight, ..own });
+                    }
                 }
             }
-            Change::IoMax { tenant, limits } => dumbwaiter_controllers::set_io_max(layer, now, tenant, limits),
+            Change::IoMax { tenant, limits } => {
+                for layer in layers {
+                    dumbwaiter_controllers::set_io_max(layer, now, tenant, limits);
+                }
+            }
         }
         None
     }
@@ -374,24 +383,29 @@ impl RunningThread {
     }
 
     /// The task with this number in the workload; tasks but the first are created when they first appear.
-    fn task(&mut self, now: Nanos, number: u16, layer: &mut BlockLayer) -> TaskId {
+    fn task(&mut self, now: Nanos, number: u16, layers: &mut [BlockLayer]) -> TaskId {
         while self.tasks.len() <= usize::from(number) {
             let task = Task { tenant: self.thread.tenant, ioprio: self.thread.ioprio };
-            // A load's tenants are never retired, so this one exists.
-            let id = layer.add_task(now, task).unwrap_or(self.thread.task);
-            set_deadline(layer, now, id, self.thread.deadline);
-            self.tasks.push(id);
+            let mut of_all = self.thread.task;
+            for layer in layers.iter_mut() {
+                // A load's tenants are never retired, so this one exists. Every layer numbers tasks alike.
+                of_all = layer.add_task(now, task).unwrap_or(self.thread.task);
+                set_deadline(layer, now, of_all, self.thread.deadline);
+            }
+            self.tasks.push(of_all);
         }
         self.tasks[usize::from(number)]
     }
 
     /// Changes all its tasks and informs the scheduler.
-    fn change_tasks(&self, now: Nanos, layer: &mut BlockLayer, change: impl Fn(&mut Task)) {
-        for &id in &self.tasks {
-            if let Some(mut task) = layer.tenants().task(id).copied() {
-                change(&mut task);
-                // It names a tenant of the scenario, and these are never retired.
-                let _ = layer.change_task(now, id, task);
+    fn change_tasks(&self, now: Nanos, layers: &mut [BlockLayer], change: impl Fn(&mut Task)) {
+        for layer in layers {
+            for &id in &self.tasks {
+                if let Some(mut task) = layer.tenants().task(id).copied() {
+                    change(&mut task);
+                    // It names a tenant of the scenario, and these are never retired.
+                    let _ = layer.change_task(now, id, task);
+                }
             }
         }
     }

@@ -246,8 +246,11 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         false => Stream::default(),
     });
     let coverage = coverage(spec, &streams, length, fio.is_some(), &mut random);
+    // Files that are drives begin where these do.
+    let pages = region / u64::from(spec.nrfiles) / PAGE_BYTES * PAGE_BYTES;
+    let apart = length.max(pages / grain);
     let others = (1..u64::from(spec.nrfiles)).map(|file| OtherFile {
-        places: [READ, WRITE, TRIM].map(|_| Place { start: start + file * length, ..Place::default() }),
+        places: [READ, WRITE, TRIM].map(|_| Place { start: start + file * apart, ..Place::default() }),
         coverage: self::coverage(spec, &streams, length, fio.is_some(), &mut random),
     });
     let others = others.collect();

@@ -160,10 +160,10 @@ pub(crate) fn skipped(replays: Replays, outcome: &Outcome, target: &Target) -> R
 }
 
 /// The schedulers of the scenario's changes, in order.
-fn exchanges(s: &Scenario, setup: Setup) -> Result<Vec<Option<Stack>>, Error> {
+fn exchanges(s: &Scenario, setup: Setup) -> Result<Vec<Vec<Stack>>, Error> {
     let all = replacements(s, setup);
     let all = all.map_err(|(change, why)| Error::Change { at: change.at, reason: why.to_string() })?;
-    Ok(all.into_iter().map(|(_, scheduler)| Some(scheduler)).collect())
+    Ok(all.into_iter().map(|(_, schedulers)| schedulers).collect())
 }
 
 fn named(error: Error, choice: &Choice) -> Error {

@@ -208,6 +208,9 @@ fn objection(scenario: &Scenario, completion: Completion) -> Option<String> {
     if completion != Completion::Interrupt {
         return Some(format!("completion {completion}: a server sleeps until its sockets or its device wake it"));
     }
+    if scenario.drives > 1 {
+        return Some(format!("{} drives: a server has one below it", scenario.drives));
+    }
     if let Some(tenant) = scenario.tenants.iter().find(|tenant| tenant.parent.is_some()) {
         return Some(format!("tenant `{}` lies within another, and exports have no parents", tenant.name));
     }

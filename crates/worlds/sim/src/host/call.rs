@@ -58,7 +58,8 @@ impl Host {
     }
 
     /// A call of `user` ns in the application and `path` ns in the kernel beside the scheduler, which takes `ios` I/Os that cost it
-    /// `hooks` ns in all. `waits`: it is the only one of its CPU, and may wait for the lock.
+    /// `hooks` ns in all. `drive`: the one whose scheduler has the lock.
+    /// `waits`: it is the only one of its CPU, and may wait for the lock.
     fn call(
         &mut self,
         cpu: usize,
@@ -66,7 +67,7 @@ impl Host {
         user: u64,
         path: u64,
         (ios, hooks): (u32, u64),
-        waits: bool,
+        (drive, waits): (u8, bool),
     ) -> (u64, Arrival) {
         let (user, path) = (self.vary(user), self.vary(path));
         self.spent.user += user;
@@ -83,8 +84,9 @@ impl Host {
         self.spent.scheduler += free;
         let begin = self.cpus[cpu].free_at.max(now.0);
         let whole = user + path + free;
-        if !waits || self.lock.is_quiet(begin) {
-            let under = self.lock.alone(cpu, ios, &takes, begin + whole);
+        let lock = &mut self.locks[usize::from(drive)];
+        if !waits || lock.is_quiet(begin) {
+            let under = lock.alone(cpu, ios, &takes, begin + whole);
             self.spent.scheduler += under;
             let (start, end) = self.book(cpu, now, whole + under);
             return (start, Arrival::At(Nanos(end)));
@@ -93,25 +95,27 @@ impl Host {
         let [gap, issue, tail] = CALL_PERCENT.map(part);
         let walk = Walk::new(ios, takes, gap, issue / u64::from(ios.max(1)), tail);
         let (start, end) = self.book(cpu, now, whole - 3 * gap - issue - tail);
-        self.lock.begin(cpu, walk);
+        self.cpus[cpu].drive = drive;
+        self.locks[usize::from(drive)].begin(cpu, walk);
         (start, Arrival::Takes(Nanos(end)))
     }
 
-    /// A CPU wants the scheduler's lock. Also returns when the lock is to be handed on, if that was not known before.
-    pub(crate) fn take_lock(&mut self, cpu: usize, now: Nanos) -> (Step, Option<Nanos>) {
+    /// A CPU wants the scheduler's lock. Also returns when and of which drive the lock is to be handed on, if that was not known before.
+    pub(crate) fn take_lock(&mut self, cpu: usize, now: Nanos) -> (Step, Option<(Nanos, u8)>) {
         self.now = self.now.max(now.0);
         if self.cpus[cpu].free_at > now.0 {
             // An interrupt came in between.
             return (Step::Takes(Nanos(self.cpus[cpu].free_at)), None);
         }
-        let (then, hand_on) = self.lock.take(cpu, now.0);
-        (then.map_or(Step::Waits, |then| self.under_lock(cpu, now, then)), hand_on.map(Nanos))
+        let drive = self.cpus[cpu].drive;
+        let (then, hand_on) = self.locks[usize::from(drive)].take(cpu, now.0);
+        (then.map_or(Step::Waits, |then| self.under_lock(cpu, now, then)), hand_on.map(|at| (Nanos(at), drive)))
     }
 
-    /// The lock is free: the CPU that waited longest gets it.
-    pub(crate) fn hand_on_lock(&mut self, now: Nanos) -> Option<(usize, Step, Option<Nanos>)> {
+    /// The lock of a drive's scheduler is free: the CPU that waited longest gets it.
+    pub(crate) fn hand_on_lock(&mut self, drive: u8, now: Nanos) -> Option<(usize, Step, Option<Nanos>)> {
         self.now = self.now.max(now.0);
-        let (cpu, then, next) = self.lock.hand_on(now.0)?;
+        let (cpu, then, next) = self.locks[usize::from(drive)].hand_on(now.0)?;
         Some((cpu, self.under_lock(cpu, now, then), next.map(Nanos)))
     }
 
@@ -133,7 +137,7 @@ impl Host {
     }
 
     /// Submits a single I/O; returns the time of the application's call and when the I/O is in the block layer. `away`: what the turn
-    /// costs more after a sleep. `waits`: see [`Host::submit_batch`].
+    /// costs more after a sleep. `drive` and `waits`: see [`Host::submit_batch`].
     #[allow(clippy::too_many_arguments)]
     pub fn submit(
         &mut self,
@@ -143,7 +147,7 @@ impl Host {
         sectors: u32,
         think: bool,
         away: u64,
-        waits: bool,
+        (drive, waits): (u8, bool),
     ) -> (Nanos, Arrival) {
         self.now = self.now.max(now.0);
         let (user_away, call_away) = rest_of(away);
@@ -154,14 +158,14 @@ impl Host {
         };
         let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
         let hooks = self.hook(cpu, op, cold);
-        let (start, arrival) = self.call(cpu, now, before, path, (1, hooks), waits);
+        let (start, arrival) = self.call(cpu, now, before, path, (1, hooks), (drive, waits));
         self.cpus[cpu].slept = false;
         (Nanos(start + before), arrival)
     }
 
     /// Submits a batch by one system call, after `more` ns of reaping completions; returns the time of the first call
-    /// and when the I/Os are in the block layer. `ops` are its operations; `away`: what the turn costs more after a sleep; `waits`: the
-    /// thread has the CPU for itself, so that it may wait for the scheduler's lock.
+    /// and when the I/Os are in the block layer. `ops` are its operations; `away`: what the turn costs more after a sleep; `drive`: that
+    /// of the first, whose lock stands for those of all; `waits`: the thread has the CPU for itself, so that it may wait for the scheduler's lock.
     #[allow(clippy::too_many_arguments)]
     pub fn submit_batch(
         &mut self,
@@ -171,7 +175,7 @@ impl Host {
         cold: bool,
         ops: impl Iterator<Item = Op>,
         away: u64,
-        waits: bool,
+        (drive, waits): (u8, bool),
     ) -> (Nanos, Arrival) {
         self.now = self.now.max(now.0);
         let p = &self.profile;
@@ -188,7 +192,7 @@ impl Host {
             hooks += self.hook(cpu, op, cold);
         }
         let user = u_out * u64::from(ios) + user_away;
-        let (start, arrival) = self.call(cpu, now, user, path, (ios, hooks), waits);
+        let (start, arrival) = self.call(cpu, now, user, path, (ios, hooks), (drive, waits));
         (Nanos(start + more + u_out + user_away), arrival)
     }
 }

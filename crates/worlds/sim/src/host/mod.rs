@@ -42,7 +42,8 @@ struct Cpu {
     /// Whether it idled since its last submission, so that caches and predictors are cold, and for how long.
     slept: bool,
     idled: u64,
-    /// Waits of its call for the scheduler's lock.
+    /// The drive whose scheduler's lock its call goes through, and its waits for that.
+    drive: u8,
     lock_wait: u64,
 }
 
@@ -77,8 +78,9 @@ impl Spent {
     }
 }
 
-/// CFS's latency target and shortest slice of one CPU, ns.
+/// CFS's latency target, shortest slice and granularity of wake-ups of one CPU, ns.
 const LATENCY_TARGET: u64 = 6_000_000;
+const WAKE_UP_GRANULARITY: u64 = 1_000_000;
 const SHORTEST_SLICE: u64 = 750_000;
 
 /// Separates the random numbers of the host from others of a run.
@@ -100,7 +102,8 @@ pub struct Host {
     completion: Completion,
     cpus: Vec<Cpu>,
     siblings: usize,
-    lock: Lock,
+    /// The scheduler's of each drive.
+    locks: Vec<Lock>,
     random: SplitMix64,
     spent: Spent,
     timeline: Timeline,
@@ -125,7 +128,7 @@ impl Host {
         let cpus = usize::from(cpus.max(1));
         let siblings = if smt && cpus > 1 && cpus.is_multiple_of(2) { cpus / 2 } else { 0 };
         Host {
-            lock: Lock::new(profile.lock, cpus),
+            locks: vec![Lock::new(profile.lock, cpus)],
             random: SplitMix64::seed_from_u64(seed ^ HOST_SEED),
             profile,
             cost,
@@ -150,6 +153,12 @@ impl Host {
     /// Time for which the call on this CPU waited for the scheduler's lock.
     pub(crate) fn take_lock_wait(&mut self, cpu: usize) -> u64 {
         std::mem::take(&mut self.cpus[cpu].lock_wait)
+    }
+
+    /// The same host with so many drives, each with a scheduler of its own.
+    pub fn with_drives(mut self, drives: usize) -> Host {
+        self.locks = vec![Lock::new(self.profile.lock, self.cpus.len()); drives];
+        self
     }
 
     /// The same host with another completion method.
@@ -308,6 +317,11 @@ impl Host {
     /// CPU time by which a thread that slept may be behind others, ns (Linux: half of CFS's latency target).
     pub(crate) fn sleeper_credit(&self) -> u64 {
         self.scale() * LATENCY_TARGET / 2
+    }
+
+    /// How much less of a CPU a thread that is woken must have used than the one that runs, to take the CPU from it, ns.
+    pub(crate) fn wake_up_granularity(&self) -> u64 {
+        self.scale() * WAKE_UP_GRANULARITY
     }
 
     /// CFS's factor for its times by the number of CPUs.
@@ -484,7 +498,7 @@ impl Host {
 
     /// CPU time by purpose.
     pub fn spent(&self) -> Spent {
-        Spent { lock_takes: self.lock.takes, ..self.spent }
+        Spent { lock_takes: self.locks.iter().map(|lock| lock.takes).sum(), ..self.spent }
     }
 }
 

@@ -18,17 +18,17 @@ pub(super) fn arrive(run: &mut Run<'_>, cpu: usize, arrival: Arrival, event: Eve
 /// A CPU wants the lock.
 pub(super) fn take_lock(run: &mut Run<'_>, cpu: usize) {
     let (step, hand_on) = run.cpus.host.take_lock(cpu, run.now);
-    if let Some(at) = hand_on {
-        run.events.push(at, EventKind::HandOn);
+    if let Some((at, drive)) = hand_on {
+        run.events.push(at, EventKind::HandOn(drive));
     }
     go_on(run, cpu, step);
 }
 
 /// The lock is free, and others wait for it.
-pub(super) fn hand_on(run: &mut Run<'_>) {
-    let Some((cpu, step, next)) = run.cpus.host.hand_on_lock(run.now) else { return };
+pub(super) fn hand_on(run: &mut Run<'_>, drive: u8) {
+    let Some((cpu, step, next)) = run.cpus.host.hand_on_lock(drive, run.now) else { return };
     if let Some(at) = next {
-        run.events.push(at, EventKind::HandOn);
+        run.events.push(at, EventKind::HandOn(drive));
     }
     go_on(run, cpu, step);
 }

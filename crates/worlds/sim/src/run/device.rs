@@ -11,65 +11,79 @@ use super::turns::{done_by_device, ring_wakes};
 use crate::events::EventKind;
 use crate::host::Completion;
 
-/// Dispatches requests to the device while it accepts them.
-pub(super) fn serve(run: &mut Run<'_>) {
-    let now = run.now;
-    if run.exchanges.next_cost.is_some() && !run.disk.layer.freezing() {
-        run.cpus.host.set_scheduler_cost(run.exchanges.next_cost.take());
-    }
-    run.disk.dispatch(now);
-    let has_room = run.disk.layer.in_device() < u64::from(run.disk.layer.config().setup.device_depth);
-    run.measured.stages.room.set(now, has_room);
-    run.measured.stages.writing.set(now, run.disk.writes > 0);
-    deliver(run, now);
-    wake_tasks(run, now);
-    if run.load.is_open() {
-        run.measured.recorder.depth(now, run.disk.layer.queued(), run.disk.layer.in_device());
-    }
-    if let Some(at) = run.disk.layer.next_timer()
-        && at < run.disk.timer_at
-    {
-        run.disk.timer_at = at.max(Nanos(now.0 + 1));
-        run.events.push(run.disk.timer_at, EventKind::Timer);
+/// Dispatches requests to the devices of all drives while they accept them.
+pub(super) fn serve_all(run: &mut Run<'_>) {
+    for drive in run.disks.numbers() {
+        serve(run, drive);
     }
 }
 
-pub(super) fn device_done(run: &mut Run<'_>, now: Nanos) {
-    let mut completions = std::mem::take(&mut run.disk.completions);
-    run.disk.device.advance(now, &mut completions);
+/// Dispatches requests to the device of a drive while it accepts them.
+pub(super) fn serve(run: &mut Run<'_>, number: u8) {
+    let (now, index) = (run.now, usize::from(number));
+    if run.exchanges.next_cost.is_some() && !run.disks.freezing() {
+        run.cpus.host.set_scheduler_cost(run.exchanges.next_cost.take());
+    }
+    run.disks.dispatch(number, now);
+    let (layer, drive) = (&run.disks.layers[index], &mut run.disks.drives[index]);
+    let has_room = layer.in_device() < u64::from(layer.config().setup.device_depth);
+    drive.stages.room.set(now, has_room);
+    drive.stages.writing.set(now, drive.writes > 0);
+    deliver(run, number, now);
+    wake_tasks(run, number, now);
+    if run.load.is_open() {
+        let (queued, in_device) = run.disks.depth();
+        run.measured.recorder.depth(now, queued, in_device);
+    }
+    let drive = &mut run.disks.drives[index];
+    if let Some(at) = run.disks.layers[index].next_timer()
+        && at < drive.timer_at
+    {
+        drive.timer_at = at.max(Nanos(now.0 + 1));
+        run.events.push(drive.timer_at, EventKind::Timer(number));
+    }
+}
+
+/// The device of a drive has completed commands.
+pub(super) fn device_done(run: &mut Run<'_>, number: u8, now: Nanos) {
+    let index = usize::from(number);
+    let mut completions = std::mem::take(&mut run.disks.drives[index].completions);
+    run.disks.drives[index].device.advance(now, &mut completions);
     for completion in completions.drain(..) {
-        if run.disk.layer.request(RequestId(completion.tag)).io.op == Op::Write {
-            run.disk.writes -= 1;
-            run.measured.stages.writing.set(completion.at, run.disk.writes > 0);
+        let (layer, drive) = (&mut run.disks.layers[index], &mut run.disks.drives[index]);
+        if layer.request(RequestId(completion.tag)).io.op == Op::Write {
+            drive.writes -= 1;
+            drive.stages.writing.set(completion.at, drive.writes > 0);
         }
         let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
-        run.disk.layer.complete(completion.at, RequestId(completion.tag), result, &mut run.disk.finished);
-        let cpu = run.disk.finished.last().map_or(0, |done| usize::from(done.io.cpu));
-        send_later(run, completion.at, cpu);
+        layer.complete(completion.at, RequestId(completion.tag), result, &mut drive.finished);
+        let cpu = drive.finished.last().map_or(0, |done| usize::from(done.io.cpu));
+        send_later(run, number, completion.at, cpu);
         // Those that sleep for a tag run before the task whose I/O this is submits the next.
-        wake_tasks(run, completion.at);
-        deliver(run, completion.at);
+        wake_tasks(run, number, completion.at);
+        deliver(run, number, completion.at);
     }
-    run.disk.completions = completions;
-    if !run.disk.sends {
-        serve(run);
+    run.disks.drives[index].completions = completions;
+    if !run.disks.drives[index].sends {
+        serve(run, number);
     }
 }
 
 /// A completion that lets the scheduler send more wakes the kernel's worker, which does so.
-fn send_later(run: &mut Run<'_>, done: Nanos, cpu: usize) {
-    if !run.disk.sends && run.disk.layer.to_send() {
-        run.disk.sends = true;
+fn send_later(run: &mut Run<'_>, number: u8, done: Nanos, cpu: usize) {
+    let (layer, drive) = (&run.disks.layers[usize::from(number)], &mut run.disks.drives[usize::from(number)]);
+    if !drive.sends && layer.to_send() {
+        drive.sends = true;
         let at = run.cpus.host.worker_after_interrupt(cpu, done);
-        run.events.push(at.max(run.now), EventKind::Send);
+        run.events.push(at.max(run.now), EventKind::Send(number));
     }
 }
 
-/// Hands completed I/Os to the host, which notifies the threads.
-fn deliver(run: &mut Run<'_>, done: Nanos) {
-    let mut last = None;
-    for i in 0..run.disk.finished.len() {
-        let finished = run.disk.finished[i];
+/// Hands completed I/Os of a drive to the host, which notifies the threads.
+fn deliver(run: &mut Run<'_>, number: u8, done: Nanos) {
+    let (mut last, drive) = (None, usize::from(number));
+    for i in 0..run.disks.drives[drive].finished.len() {
+        let finished = run.disks.drives[drive].finished[i];
         let slot = finished.io.token as u32;
         let entry = &mut run.slots[slot];
         entry.insert = finished.insert;
@@ -87,7 +101,7 @@ fn deliver(run: &mut Run<'_>, done: Nanos) {
             deliver_to_task(run, slot, done);
         }
     }
-    run.disk.finished.clear();
+    run.disks.drives[drive].finished.clear();
 }
 
 /// The thread waits for this one I/O.
@@ -157,7 +171,7 @@ fn record(run: &mut Run<'_>, slot: u32, done: Nanos) {
     if run.slots[slot].posted == Nanos::ZERO {
         run.slots[slot].posted = done;
         if run.load.is_open() {
-            run.measured.record(&run.slots[slot], done, &run.disk.layer);
+            run.measured.record(&run.slots[slot], done, &run.disks);
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Slot {
     pub(super) io: Io,
     pub(super) thread: u32,
     pub(super) task: u16,
+    /// The drive that it goes to.
+    pub(super) drive: u8,
     /// The request that its task sleeps for.
     pub(super) request: Option<RequestId>,
     /// A worker thread of the ring submits it.

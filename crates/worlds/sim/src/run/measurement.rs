@@ -1,20 +1,18 @@
 //! Measurement of a run.
 
-use dumbwaiter_block::{BlockLayer, Nanos, SECTOR_BYTES};
+use dumbwaiter_block::{Nanos, SECTOR_BYTES};
 use dumbwaiter_devices::Counters;
 use dumbwaiter_measure::{Completed, Recorder};
 use dumbwaiter_scenario::load::RunLimit;
 
+use super::disk::Disks;
 use super::io::Slot;
 use super::period::Period;
-use super::stages::Stages;
 use crate::host::{Activity, Host, Spent};
 
 /// The measured time, and what happened in it.
 pub(super) struct Measurement {
     pub(super) recorder: Recorder,
-    /// Where the time of I/Os goes.
-    pub(super) stages: Stages,
     pub(super) limit: RunLimit,
     /// Latency ends where the kernel has completed an I/O.
     pub(super) kernel_latency: bool,
@@ -26,7 +24,7 @@ pub(super) struct Measurement {
 
 impl Measurement {
     /// Records an I/O that its thread could see complete at `complete`.
-    pub(super) fn record(&mut self, slot: &Slot, complete: Nanos, layer: &BlockLayer) {
+    pub(super) fn record(&mut self, slot: &Slot, complete: Nanos, disks: &Disks) {
         let Slot { io, failed, submit, insert, issue, device_done, .. } = *slot;
         if failed {
             return;
@@ -43,9 +41,12 @@ impl Measurement {
             device_done,
             complete,
         };
-        let parts = self.stages.parts(slot, layer.controllers().next().is_some());
+        let drive = usize::from(slot.drive);
+        let controlled = disks.layers[drive].controllers().next().is_some();
+        let parts = disks.drives[drive].stages.parts(slot, controlled);
         if let Some(period) = &mut self.period {
-            period.record(&done, layer.queued(), layer.in_device());
+            let (queued, in_device) = disks.depth();
+            period.record(&done, queued, in_device);
         }
         self.recorder.record_parts(&done, Some(&parts));
     }
@@ -60,13 +61,13 @@ pub struct Done {
     pub spent: Spent,
     /// Busy time of each CPU, ns.
     pub busy: Vec<u64>,
-    /// Counters of the device.
-    pub counters: Counters,
+    /// Counters of each device.
+    pub counters: Vec<Counters>,
 }
 
 impl Done {
     /// Until `at`.
-    pub(super) fn until(at: Nanos, host: &mut Host, counters: Counters) -> Done {
+    pub(super) fn until(at: Nanos, host: &mut Host, counters: Vec<Counters>) -> Done {
         Done { activity: host.activity(at), spent: host.spent(), busy: host.busy().collect(), counters }
     }
 
@@ -76,7 +77,7 @@ impl Done {
             activity: self.activity.since(&earlier.activity),
             spent: self.spent.since(&earlier.spent),
             busy: self.busy.iter().zip(&earlier.busy).map(|(now, then)| now - then).collect(),
-            counters: self.counters.since(&earlier.counters),
+            counters: self.counters.iter().zip(&earlier.counters).map(|(now, then)| now.since(then)).collect(),
         }
     }
 }

@@ -37,14 +37,13 @@ use crate::host::{Host, SchedulerCost};
 
 use self::calls::{hand_on, take_lock};
 use self::cpus::Cpus;
-use self::device::{device_done, serve};
+use self::device::{device_done, serve, serve_all};
 pub use self::disk::Replacement;
-use self::disk::{Disk, Exchanges};
+use self::disk::{Disks, Exchanges};
 use self::measurement::{Done, Measurement};
 pub use self::period::{Period, PeriodEnd};
 use self::queue::{has_cpu, leave_cpu, next_to_run, thread_that_runs};
 use self::replies::{reap, replied, rested};
-use self::stages::Stages;
 pub use self::state::Run;
 use self::submit::{entered, issue, issue_batch, retry, work};
 use self::thread::{TaskSleeps, ThreadState};
@@ -55,10 +54,10 @@ use self::turns::slept;
 pub struct RunOutput {
     /// The measurements.
     pub recorder: Recorder,
-    /// The block layer, drained.
-    pub layer: BlockLayer,
-    /// Counters of the device at the end of the measured time.
-    pub counters: Counters,
+    /// The block layers of all drives, drained.
+    pub layers: Vec<BlockLayer>,
+    /// Counters of each device at the end of the measured time.
+    pub counters: Vec<Counters>,
     /// The host at that time.
     pub host: Host,
     /// Counts of host and device in the measured time.
@@ -77,7 +76,7 @@ pub struct RunOutput {
 struct Closed {
     end: Nanos,
     host: Host,
-    counters: Counters,
+    counters: Vec<Counters>,
     applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
@@ -85,14 +84,16 @@ struct Closed {
 pub struct RunParts<'a> {
     /// Settings of the block layer.
     pub config: Config,
-    /// The scheduler with its controllers, built with `config.setup`.
-    pub stack: Stack,
-    /// Exact service times of the device, where they are known.
+    /// The scheduler of each drive with its controllers, built with `config.setup`.
+    pub stacks: Vec<Stack>,
+    /// Exact service times of the devices, where they are known.
     pub oracle: Option<Arc<dyn ServiceOracle>>,
     /// Tasks and tenants, with those of every thread.
     pub tenants: Tenants,
-    /// The device, with classes if a scheduler of the run uses them.
-    pub device: Box<dyn Device>,
+    /// The device of each drive, with classes if a scheduler of the run uses them.
+    pub devices: Vec<Box<dyn Device>>,
+    /// Sectors of one drive.
+    pub sectors: u64,
     /// The host.
     pub host: Host,
     /// The recorder.
@@ -121,10 +122,14 @@ const CONTROL_POLL_INTERVAL: u32 = 8192;
 impl<'a> Run<'a> {
     /// Sets up a run at time 0.
     pub fn new(parts: RunParts<'a>) -> Run<'a> {
-        let mut layer = BlockLayer::new(parts.config, parts.stack, parts.tenants);
-        if let Some(oracle) = parts.oracle {
-            layer.attach_oracle(oracle);
-        }
+        let layer = |stack| {
+            let mut layer = BlockLayer::new(parts.config, stack, parts.tenants.clone());
+            if let Some(oracle) = &parts.oracle {
+                layer.attach_oracle(Arc::clone(oracle));
+            }
+            layer
+        };
+        let layers = parts.stacks.into_iter().map(layer).collect();
         let mut run = Run {
             now: Nanos::ZERO,
             events: Events::default(),
@@ -132,12 +137,11 @@ impl<'a> Run<'a> {
             load: RunningLoad::new(parts.threads, parts.changes, parts.limit.ios),
             sleeps: TaskSleeps::default(),
             slots: Slots::default(),
-            cpus: Cpus::new(parts.host),
-            disk: Disk::new(layer, parts.device),
+            cpus: Cpus::new(parts.host.with_drives(parts.devices.len())),
+            disks: Disks::new(layers, parts.devices, parts.sectors),
             exchanges: Exchanges::new(parts.schedulers),
             measured: Measurement {
                 recorder: parts.recorder,
-                stages: Stages::default(),
                 limit: parts.limit,
                 kernel_latency: parts.kernel_latency,
                 warm: None,
@@ -145,7 +149,9 @@ impl<'a> Run<'a> {
             },
             control: parts.control,
         };
-        run.load.set_controllers(&mut run.disk.layer, parts.kernel, &parts.controls);
+        for layer in &mut run.disks.layers {
+            run.load.set_controllers(layer, parts.kernel, &parts.controls);
+        }
         for at in run.load.change_times() {
             run.events.push(at, EventKind::Change);
         }
@@ -168,12 +174,12 @@ impl<'a> Run<'a> {
             if self.load.is_open() && (at > self.measured.limit.time || over) {
                 end = Some(self.close(if over { self.now } else { self.measured.limit.time }));
             }
-            if (!self.load.is_open() && self.load.is_idle()) || self.disk.layer.fault().is_some() {
+            if (!self.load.is_open() && self.load.is_idle()) || self.disks.fault().is_some() {
                 break;
             }
             if self.measured.warm.is_none() && at >= self.measured.limit.warmup {
                 let end = self.measured.limit.warmup.max(self.now);
-                self.measured.warm = Some(Done::until(end, &mut self.cpus.host, self.disk.device.counters()));
+                self.measured.warm = Some(Done::until(end, &mut self.cpus.host, self.disks.counters()));
             }
             self.step(at);
             events += 1;
@@ -193,11 +199,11 @@ impl<'a> Run<'a> {
         self.control.finished.fetch_add(self.measured.recorder.finished() - counted, Ordering::Relaxed);
         let Closed { end, mut host, counters, applications } = end.unwrap_or_else(|| self.close(self.now));
         self.control.elapsed_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
-        let done = Done::until(end, &mut host, counters);
+        let done = Done::until(end, &mut host, counters.clone());
         RunOutput {
             measured: self.measured.warm.map_or_else(Done::default, |warm| done.since(&warm)),
             recorder: self.measured.recorder,
-            layer: self.disk.layer,
+            layers: self.disks.layers,
             counters,
             host,
             end,
@@ -227,14 +233,16 @@ impl<'a> Run<'a> {
 
     /// Why the block layer sends nothing any more.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        self.disk.layer.fault().copied()
+        self.disks.fault().copied()
     }
 
-    /// Exchanges the scheduler.
-    pub(crate) fn replace(&mut self, stack: Stack, cost: SchedulerCost, how: Handover) {
+    /// Exchanges the scheduler of every drive.
+    pub(crate) fn replace(&mut self, stack: impl Fn() -> Stack, cost: SchedulerCost, how: Handover) {
         self.exchanges.next_cost = Some(cost);
-        self.disk.layer.replace(self.now, stack, how);
-        serve(self);
+        for layer in &mut self.disks.layers {
+            layer.replace(self.now, stack(), how);
+        }
+        serve_all(self);
     }
 
     /// Runs to the end of the period that began last, or until the control cancels; false where the whole run has ended.
@@ -250,7 +258,7 @@ impl<'a> Run<'a> {
             if events.is_multiple_of(CONTROL_POLL_INTERVAL) && self.control.cancelled() {
                 break true;
             }
-            if at > self.measured.limit.time || self.load.is_over() || self.disk.layer.fault().is_some() {
+            if at > self.measured.limit.time || self.load.is_over() || self.disks.fault().is_some() {
                 break false;
             }
             if at > time {
@@ -276,7 +284,7 @@ impl<'a> Run<'a> {
         Closed {
             end,
             host: self.cpus.host.clone(),
-            counters: self.disk.device.counters(),
+            counters: self.disks.counters(),
             applications: self.load.outcomes(end),
         }
     }
@@ -297,17 +305,17 @@ impl<'a> Run<'a> {
 
     /// When something happens next.
     fn next_at(&self) -> Option<Nanos> {
-        match (self.events.next_at(), self.disk.device.next_event()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        match (self.events.next_at(), self.disks.next_event()) {
+            (Some(a), Some((b, _))) => Some(a.min(b)),
+            (a, b) => a.or(b.map(|(at, _)| at)),
         }
     }
 
     /// Processes the events of one source at time `at`.
     fn step(&mut self, at: Nanos) {
         self.now = at;
-        if self.disk.device.next_event().is_some_and(|t| t <= at) {
-            device_done(self, at);
+        if let Some((_, drive)) = self.disks.next_event().filter(|(t, _)| *t <= at) {
+            device_done(self, drive, at);
         } else if let Some((_, what)) = self.events.pop() {
             if let Some(thread) = thread_that_runs(self, what)
                 && !has_cpu(self, thread, what)
@@ -343,16 +351,16 @@ impl<'a> Run<'a> {
                 }
             }
             EventKind::Take(cpu) => take_lock(self, cpu as usize),
-            EventKind::HandOn => hand_on(self),
-            EventKind::Send => {
-                self.disk.sends = false;
-                serve(self);
+            EventKind::HandOn(drive) => hand_on(self, drive),
+            EventKind::Send(drive) => {
+                self.disks.drives[usize::from(drive)].sends = false;
+                serve(self, drive);
             }
-            EventKind::Timer => {
-                if self.disk.timer_at <= at {
-                    self.disk.timer_at = Nanos::MAX;
-                    self.disk.layer.timer(at);
-                    serve(self);
+            EventKind::Timer(drive) => {
+                if self.disks.drives[usize::from(drive)].timer_at <= at {
+                    self.disks.drives[usize::from(drive)].timer_at = Nanos::MAX;
+                    self.disks.layers[usize::from(drive)].timer(at);
+                    serve(self, drive);
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Which thread runs on a CPU. One that was given its CPU keeps it until it sleeps, so that it may take several tags in a row, or until
 //! its time slice is over. The next is the one that has used least CPU time, interrupts included that hit it: what a long turn cost
-//! is paid back by a wait until the others have caught up (Linux: CFS). Threads of libaio run mostly in the order in which they were woken, and at random now and then. A thread that is woken takes the CPU from no other, but for
+//! is paid back by a wait until the others have caught up (Linux: CFS). Threads of libaio run mostly in the order in which they were woken, and at random now and then. A thread that is woken takes the CPU from
+//! another, when that enters the kernel again, if it has used less CPU time by more than a granularity (wake-up preemption: a reader
+//! that sleeps most of the time beside programs that never do). Among threads that run for microseconds this never happens, but for
 //! one of libaio that returns to its program: there the woken one runs first, and gets the tag for which it was woken.
 //!
 //! The kernel's order among threads that are woken at about the same moment depends on what each ran before, to the microsecond, and so
@@ -38,7 +40,7 @@ pub(super) fn has_cpu(run: &mut Run<'_>, thread: u32, event: EventKind) -> bool 
         let preempted = returned && std::mem::take(&mut queue.preempted);
         let threads = queue.runnable.len() as u64 + 1;
         let over = threads > 1 && run.now >= run.cpus.host.slice_end(queue.since, threads);
-        if !(preempted || over) || run.cpus.calls[cpu].is_some() {
+        if !(preempted || over || is_behind(run, thread)) || run.cpus.calls[cpu].is_some() {
             return true;
         }
         leave(run, thread);
@@ -50,6 +52,17 @@ pub(super) fn has_cpu(run: &mut Run<'_>, thread: u32, event: EventKind) -> bool 
     }
     line_up(run, cpu, thread, event, None);
     false
+}
+
+/// Was a thread woken that has used so much less of the CPU than this one, which has it, that it takes it?
+fn is_behind(run: &Run<'_>, owner: u32) -> bool {
+    let state = &run.threads[owner as usize];
+    let queue = &run.cpus.queues[state.cpu];
+    queue.runnable.peek().is_some_and(|first| {
+        let woken = first.resumes.is_some() && !matches!(run.threads[first.thread as usize].mode, Mode::Aio { .. });
+        let used = state.used + run.now.since(queue.since).0;
+        woken && used.saturating_sub(first.used) > run.cpus.host.wake_up_granularity()
+    })
 }
 
 /// A thread is woken: it runs at `at` at the earliest, and then returns from its call with a completion if it `resumes`.

@@ -76,7 +76,7 @@ fn notify(run: &mut Run<'_>, slot: u32) -> u32 {
     let entry = run.slots[slot];
     run.slots.remove(slot);
     if entry.posted == Nanos::ZERO && run.load.is_open() {
-        run.measured.record(&entry, run.now, &run.disk.layer);
+        run.measured.record(&entry, run.now, &run.disks);
     }
     if !entry.is_known {
         run.load.completed(entry.thread, run.now, entry.task, run.now.since(entry.submit));

@@ -8,14 +8,15 @@ use super::state::Run;
 use super::turns::take_turn;
 use crate::events::EventKind;
 
-/// Lets tasks run that were woken at `at` because a tag was freed or an exchange of the scheduler has ended.
-pub(super) fn wake_tasks(run: &mut Run<'_>, at: Nanos) {
-    while let Some(id) = run.disk.layer.next_woken() {
-        let slot = run.disk.layer.request(id).io.token as u32;
+/// Lets tasks run that were woken at `at` because a tag of the drive was freed or an exchange of its scheduler has ended.
+pub(super) fn wake_tasks(run: &mut Run<'_>, drive: u8, at: Nanos) {
+    let drive = usize::from(drive);
+    while let Some(id) = run.disks.layers[drive].next_woken() {
+        let slot = run.disks.layers[drive].request(id).io.token as u32;
         run.slots[slot].request = Some(id);
         resume(run, slot, at, EventKind::Retry(slot));
     }
-    while let Some(token) = run.disk.layer.next_entered() {
+    while let Some(token) = run.disks.layers[drive].next_entered() {
         resume(run, token as u32, at, EventKind::Entered(token as u32));
     }
 }

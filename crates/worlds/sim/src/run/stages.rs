@@ -73,7 +73,7 @@ impl Clock {
     }
 }
 
-/// The clocks of a run.
+/// The clocks of a drive.
 #[derive(Default)]
 pub(super) struct Stages {
     /// The device has room for a request.

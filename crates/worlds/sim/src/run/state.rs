@@ -5,7 +5,7 @@ use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::load::{RunningLoad, Slots};
 
 use super::cpus::Cpus;
-use super::disk::{Disk, Exchanges};
+use super::disk::{Disks, Exchanges};
 use super::io::Slot;
 use super::measurement::Measurement;
 use super::thread::{TaskSleeps, ThreadState};
@@ -20,7 +20,7 @@ pub struct Run<'a> {
     pub(super) sleeps: TaskSleeps,
     pub(super) slots: Slots<Slot>,
     pub(super) cpus: Cpus,
-    pub(super) disk: Disk,
+    pub(super) disks: Disks,
     pub(super) exchanges: Exchanges,
     pub(super) measured: Measurement,
     pub(super) control: &'a Control,

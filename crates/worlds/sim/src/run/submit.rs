@@ -10,12 +10,26 @@ use super::threads::{pump, submit_prepared};
 use super::turns::{release_if_exclusive, ring_waits, take_turn, wait_for};
 use crate::events::EventKind;
 
+/// The drives that a call submits to.
+#[derive(Clone, Copy, Default)]
+struct Touched(u64);
+
+impl Touched {
+    fn add(&mut self, drive: u8) {
+        self.0 |= 1 << drive;
+    }
+
+    fn numbers(self) -> impl Iterator<Item = u8> {
+        (0..64u8).take_while(move |drive| self.0 >> drive != 0).filter(move |drive| self.0 >> drive & 1 == 1)
+    }
+}
+
 /// A batch of more than this many I/Os is plugged (Linux: io_submit, io_uring).
 const PLUG_OVER: u32 = 2;
 
 pub(super) fn issue(run: &mut Run<'_>, slot: u32) {
     run.slots[slot].arrives(run.now);
-    let io = run.slots[slot].io;
+    let (io, drive) = (run.slots[slot].io, run.slots[slot].drive);
     let state = &mut run.threads[run.slots[slot].thread as usize];
     state.issuing -= u32::from(state.scheduled);
     if run.sleeps.is_asleep(io.task) {
@@ -23,7 +37,7 @@ pub(super) fn issue(run: &mut Run<'_>, slot: u32) {
         release_if_exclusive(run, usize::from(io.cpu));
         return;
     }
-    if run.disk.layer.submit(run.now, io, None) == Submitted::Asleep {
+    if run.disks.layers[usize::from(drive)].submit(run.now, io, None) == Submitted::Asleep {
         run.sleeps.of(io.task).asleep = true;
         run.cpus.host.sleep(usize::from(io.cpu), run.now);
         release_if_exclusive(run, usize::from(io.cpu));
@@ -31,7 +45,7 @@ pub(super) fn issue(run: &mut Run<'_>, slot: u32) {
         wait_for(run, slot);
         submit_behind(run, io.task);
     }
-    serve(run);
+    serve(run, drive);
 }
 
 pub(super) fn issue_batch(run: &mut Run<'_>, thread: u32) {
@@ -44,6 +58,8 @@ pub(super) fn issue_batch(run: &mut Run<'_>, thread: u32) {
 fn submit_rest(run: &mut Run<'_>, thread: u32, slept: bool) {
     let state = &run.threads[thread as usize];
     let (may_sleep, plugged) = (state.may_sleep(), state.plugged);
+    let mut drives = Touched::default();
+    drives.add(state.drive);
     while run.threads[thread as usize].issuing > 0 {
         let state = &mut run.threads[thread as usize];
         state.issuing -= 1;
@@ -52,9 +68,12 @@ fn submit_rest(run: &mut Run<'_>, thread: u32, slept: bool) {
             run.slots[slot].submit = run.now;
         }
         run.slots[slot].arrives(run.now);
-        let io = run.slots[slot].io;
+        let (io, drive) = (run.slots[slot].io, run.slots[slot].drive);
+        drives.add(drive);
+        let (layer, plug) =
+            (&mut run.disks.layers[usize::from(drive)], &mut run.disks.drives[usize::from(drive)].plug);
         let flags = if may_sleep { io.flags } else { io.flags.with(Flags::NOWAIT) };
-        match run.disk.layer.submit(run.now, Io { flags, ..io }, plugged.then_some(&mut run.disk.plug)) {
+        match layer.submit(run.now, Io { flags, ..io }, plugged.then_some(plug)) {
             Submitted::Entered => {}
             Submitted::WouldBlock => state.for_workers.push_back(slot),
             Submitted::Asleep => {
@@ -63,13 +82,16 @@ fn submit_rest(run: &mut Run<'_>, thread: u32, slept: bool) {
             }
         }
     }
-    if plugged {
-        run.disk.layer.unplug(run.now, &mut run.disk.plug);
+    for drive in drives.numbers().filter(|_| plugged) {
+        let drive = usize::from(drive);
+        run.disks.layers[drive].unplug(run.now, &mut run.disks.drives[drive].plug);
     }
     if !run.threads[thread as usize].for_workers.is_empty() {
         start_workers(run, thread);
     }
-    serve(run);
+    for drive in drives.numbers() {
+        serve(run, drive);
+    }
     let state = &mut run.threads[thread as usize];
     if state.sleeps_for.is_some() {
         run.cpus.host.sleep(state.cpu, run.now);
@@ -123,18 +145,20 @@ pub(super) fn look(run: &mut Run<'_>, thread: u32) {
 pub(super) fn retry(run: &mut Run<'_>, slot: u32) {
     let entry = &run.slots[slot];
     let Some(id) = entry.request else { return };
-    let (cpu, thread) = (usize::from(entry.io.cpu), entry.thread as usize);
+    let (cpu, thread, drive) = (usize::from(entry.io.cpu), entry.thread as usize, entry.drive);
     let plugged = run.threads[thread].plugged && run.threads[thread].sleeps_for == Some(slot);
-    run.disk.layer.run_queue_of(id);
-    serve(run);
-    match run.disk.layer.retry(run.now, id, plugged.then_some(&mut run.disk.plug)) {
+    let index = usize::from(drive);
+    run.disks.layers[index].run_queue_of(id);
+    serve(run, drive);
+    let plug = plugged.then_some(&mut run.disks.drives[index].plug);
+    match run.disks.layers[index].retry(run.now, id, plug) {
         Submitted::Entered => entered(run, slot),
         _ => {
             run.cpus.host.sleep(cpu, run.now);
             if !run.threads[thread].mode.queues() {
                 release_if_exclusive(run, cpu);
             }
-            serve(run);
+            serve(run, drive);
         }
     }
 }
@@ -142,11 +166,11 @@ pub(super) fn retry(run: &mut Run<'_>, slot: u32) {
 /// A task that slept for a request has it, and goes on.
 pub(super) fn entered(run: &mut Run<'_>, slot: u32) {
     let entry = &run.slots[slot];
-    let (thread, task) = (entry.thread, entry.io.task);
+    let (thread, task, drive) = (entry.thread, entry.io.task, entry.drive);
     if entry.worker {
         run.threads[thread as usize].workers -= 1;
         start_workers(run, thread);
-        serve(run);
+        serve(run, drive);
     } else if run.threads[thread as usize].mode.queues() {
         run.threads[thread as usize].sleeps_for = None;
         submit_rest(run, thread, true);
@@ -154,7 +178,7 @@ pub(super) fn entered(run: &mut Run<'_>, slot: u32) {
         run.sleeps.of(task).asleep = false;
         wait_for(run, slot);
         submit_behind(run, task);
-        serve(run);
+        serve(run, drive);
     }
 }
 
@@ -175,11 +199,11 @@ fn start_workers(run: &mut Run<'_>, thread: u32) {
 
 /// A worker thread submits an I/O, and sleeps if it has to.
 pub(super) fn work(run: &mut Run<'_>, slot: u32) {
-    let io = run.slots[slot].io;
-    match run.disk.layer.submit(run.now, io, None) {
+    let (io, drive) = (run.slots[slot].io, run.slots[slot].drive);
+    match run.disks.layers[usize::from(drive)].submit(run.now, io, None) {
         Submitted::Asleep => {
             run.cpus.host.sleep(usize::from(io.cpu), run.now);
-            serve(run);
+            serve(run, drive);
         }
         _ => entered(run, slot),
     }

@@ -56,6 +56,8 @@ pub(super) struct ThreadState {
     pub(super) rests: bool,
     pub(super) slept: Nanos,
     pub(super) ring: RingTime,
+    /// The drive of its last I/O.
+    pub(super) drive: u8,
 }
 
 impl ThreadState {
@@ -97,6 +99,7 @@ impl ThreadState {
             rests: false,
             slept: Nanos::ZERO,
             ring: RingTime::default(),
+            drive: 0,
         }
     }
 

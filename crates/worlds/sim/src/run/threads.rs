@@ -6,7 +6,7 @@ use dumbwaiter_workloads::Want;
 
 use super::calls::arrive;
 use super::cpus::CpuWork;
-use super::device::serve;
+use super::device::serve_all;
 use super::io::Slot;
 use super::state::Run;
 use super::turns::{stop_polling, take_turn};
@@ -35,8 +35,7 @@ pub(super) fn pump(run: &mut Run<'_>, thread: u32) {
             }
             Step::Pause(at) => {
                 run.events.push(at, EventKind::Wake(thread));
-                run.disk.layer.event(run.now, Event::WriterPaused);
-                serve(run);
+                tell_all(run, Event::WriterPaused);
                 break;
             }
             Step::Wait => break,
@@ -48,16 +47,18 @@ pub(super) fn pump(run: &mut Run<'_>, thread: u32) {
 
 /// The thread submits an I/O: it takes a slot and, alone or in a batch, the CPU.
 fn ask(run: &mut Run<'_>, thread: u32, want: Want) {
-    let (load, layer, cpus) = (&mut run.load, &mut run.disk.layer, run.cpus.host.cpus());
-    let (now, number) = (run.now, want.task);
+    let (load, disks, cpus) = (&mut run.load, &mut run.disks, run.cpus.host.cpus());
+    let (now, number, last) = (run.now, want.task, run.threads[thread as usize].drive);
     let slot = run.slots.insert_with(|slot| {
-        let mut io = load.io(thread, now, &want, u64::from(slot), layer);
+        let io = load.io(thread, now, &want, u64::from(slot), &mut disks.layers);
+        let (drive, mut io) = disks.route(io, last);
         if number != 0 {
             io.cpu = (usize::from(number) % cpus) as u16;
         }
-        Slot { submit: now, io, thread, task: number, ..Slot::default() }
+        Slot { submit: now, io, thread, task: number, drive, ..Slot::default() }
     });
-    let io = run.slots[slot].io;
+    let (io, drive) = (run.slots[slot].io, run.slots[slot].drive);
+    run.threads[thread as usize].drive = drive;
     let queues = run.threads[thread as usize].mode.queues();
     if queues {
         run.threads[thread as usize].prepared.push_back(slot);
@@ -88,9 +89,10 @@ pub(super) fn submit_prepared(run: &mut Run<'_>, thread: u32) {
     }
     state.asleep = false;
     let slots = &run.slots;
+    let drive = state.prepared.front().map_or(0, |slot| slots[*slot].drive);
     let ops = state.prepared.iter().map(|slot| slots[*slot].io.op);
     let cpu = state.cpu;
-    let (called, arrival) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ops, away, waits);
+    let (called, arrival) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ops, away, (drive, waits));
     if state.closed {
         for slot in &state.prepared {
             run.slots[*slot].submit = called;
@@ -111,12 +113,12 @@ pub(super) fn change(run: &mut Run<'_>) {
     match run.load.change(
         run.now,
         change,
-        &mut run.disk.layer,
+        &mut run.disks.layers,
         &mut run.measured.recorder,
         &mut run.exchanges.schedulers,
     ) {
         Some(thread) => may_exit(run, thread),
-        None => serve(run),
+        None => serve_all(run),
     }
 }
 
@@ -124,8 +126,18 @@ pub(super) fn change(run: &mut Run<'_>) {
 fn may_exit(run: &mut Run<'_>, thread: u32) {
     let Some(tasks) = run.load.exits(thread) else { return };
     for task in tasks {
-        run.disk.layer.event(run.now, Event::TaskExited(*task));
+        for layer in &mut run.disks.layers {
+            layer.event(run.now, Event::TaskExited(*task));
+        }
     }
-    serve(run);
+    serve_all(run);
     start_stage(run);
+}
+
+/// Every drive's scheduler hears of an event.
+fn tell_all(run: &mut Run<'_>, event: Event) {
+    for layer in &mut run.disks.layers {
+        layer.event(run.now, event);
+    }
+    serve_all(run);
 }

@@ -45,7 +45,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's changes, in order.
-    pub(crate) schedulers: Vec<Option<Stack>>,
+    pub(crate) schedulers: Vec<Vec<Stack>>,
     pub(crate) recorder: Recorder,
     pub(crate) verifier: Option<Verifier>,
     pub(crate) limit: RunLimit,
@@ -104,7 +104,7 @@ pub(crate) struct Run<'a> {
     limit: RunLimit,
     /// A failure ends the run.
     stopping: bool,
-    schedulers: Vec<Option<Stack>>,
+    schedulers: Vec<Vec<Stack>>,
     rounded: u64,
     failure: Option<String>,
     failures: BTreeMap<String, u64>,

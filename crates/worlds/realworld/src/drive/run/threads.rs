@@ -50,7 +50,7 @@ impl Run<'_> {
 
     fn submit(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
         let want = self.permitted(thread, want)?;
-        let (mut io, layer) = (Io::default(), self.disk.layer_mut());
+        let (mut io, layer) = (Io::default(), std::slice::from_mut(self.disk.layer_mut()));
         self.slots.insert_with(|token| {
             io = self.load.io(thread, self.now, &want, u64::from(token), layer);
             Slot { submit, thread, number: want.task, op: io.op, task: io.task, tenant: io.tenant }
@@ -65,7 +65,7 @@ impl Run<'_> {
     /// Makes the changes that are due.
     pub(super) fn change_due(&mut self) {
         while let Some(change) = self.load.due_change(self.now) {
-            let layer = self.disk.layer_mut();
+            let layer = std::slice::from_mut(self.disk.layer_mut());
             if let Some(thread) = self.load.change(self.now, change, layer, &mut self.recorder, &mut self.schedulers) {
                 self.may_exit(thread);
             }
