@@ -30,6 +30,9 @@ pub(crate) trait DeviceParams: DeserializeOwned {
         *capacity = sectors.max(*capacity);
     }
 
+    /// Becomes the slowest of several drives of its model.
+    fn slow_down(&mut self) {}
+
     /// A device in its initial state.
     fn build(&self, seed: u64) -> Box<dyn Device>;
 

@@ -155,6 +155,15 @@ impl DeviceModel {
         Ok(DeviceModel { params, ..self.clone() })
     }
 
+    /// The slowest of several drives of this model behind one host. A job that goes over all of them with one queue has most of its I/Os
+    /// in that one.
+    #[must_use]
+    pub fn slowest(&self) -> DeviceModel {
+        let mut params = self.params.clone();
+        of_any!(&mut params, p => p.slow_down());
+        DeviceModel { params, ..self.clone() }
+    }
+
     /// Builds a device in its initial state. Each device of a run needs a seed of its own.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         of_any!(&self.params, p => p.build(seed))

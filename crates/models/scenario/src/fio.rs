@@ -14,6 +14,7 @@ use dumbwaiter_workloads::generate::Extent;
 
 use crate::file::{check_text, read_text};
 use crate::names::DistinctNames;
+use crate::validate::DRIVES_MAX;
 use crate::{Error, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -47,14 +48,19 @@ impl Scenario {
             tenants[at].tasks.push(task);
         }
         let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let drives = drives(jobs);
         let scenario = Scenario {
             name: stem.unwrap_or_default(),
             duration: total.map(|total| Nanos(total.0.saturating_sub(warmup.0))).filter(|time| *time > Nanos::ZERO),
             warmup,
             tenants,
+            drives: drives.unwrap_or(1),
             ..Scenario::default()
         };
         let mut warnings: Vec<String> = file.warnings.iter().map(|w| w.to_string()).collect();
+        if drives.is_none() {
+            warnings.push(format!("{path}: {PARTS}"));
+        }
         if scenario.duration.is_none() {
             warnings
                 .push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
@@ -83,7 +89,7 @@ impl Scenario {
         read: &dyn Fn(&str) -> Result<String, Error>,
         environment: Environment<'_>,
     ) -> Result<Vec<String>, Error> {
-        let mut warnings = Vec::new();
+        let (mut warnings, own) = (Vec::new(), self.drives);
         for tenant in &mut self.tenants {
             let mut resolved = Vec::new();
             for task in std::mem::take(&mut tenant.tasks) {
@@ -93,6 +99,11 @@ impl Scenario {
                 };
                 let file = parse(&read(path)?, path, environment, read)?;
                 warnings.extend(file.warnings.iter().map(|w| w.to_string()));
+                match drives(&file.jobs) {
+                    Some(drives) if drives == 1 || drives == own => {}
+                    Some(drives) => warnings.push(format!("{path}: {PARTS}; `drives = {drives}` gives it as many")),
+                    None => warnings.push(format!("{path}: {PARTS}")),
+                }
                 for (_, _, job) in tasks(&file.jobs) {
                     resolved.push(Task {
                         name: format!("{}/{}", task.name, job.name),
@@ -165,6 +176,22 @@ fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
         }
     }
     out
+}
+
+/// What is said of drives that one device stands for.
+pub const PARTS: &str = "its drives are equal parts of the one device";
+
+/// Drives that the jobs of a file go over: each job all of them. `None`: jobs that go over several name different ones, or more than
+/// can be simulated.
+fn drives(jobs: &[FioJob]) -> Option<u8> {
+    let of = |job: &FioJob| job.filenames.iter().filter(|name| is_device(name)).cloned().collect::<BTreeSet<String>>();
+    let each: Vec<BTreeSet<String>> = jobs.iter().map(of).collect();
+    if each.iter().all(|drives| drives.len() < 2) {
+        return Some(1);
+    }
+    let number = u8::try_from(each[0].len()).ok().filter(|number| *number <= DRIVES_MAX)?;
+    let whole = |job: &FioJob| job.spec.nrfiles == u32::from(number) && job.filenames.len() == usize::from(number);
+    (jobs.iter().all(whole) && each.iter().all(|drives| *drives == each[0])).then_some(number)
 }
 
 /// Offset and increment of each job.

@@ -8,7 +8,7 @@ mod cache;
 mod change;
 mod completion;
 mod file;
-mod fio;
+pub mod fio;
 mod kernel;
 pub mod library;
 pub mod load;

@@ -306,19 +306,17 @@ impl Reader {
         Ok(FioJob { name, line, spec, numjobs, stage, cpus, filenames, placed, cgroup, cgroup_weight, trace })
     }
 
-    /// A job over several drives: here they are parts of one.
+    /// A job over several files or drives.
     fn warn_of_files(&mut self, name: &str, spec: &JobSpec, filenames: &[String], at: At) {
         if spec.nrfiles < 2 {
             return;
         }
         let (files, depth) = (spec.nrfiles, spec.depth());
         let what = if filenames.iter().any(|name| name.starts_with("/dev/")) { "drives" } else { "files" };
-        let mut text =
-            format!("job {name:?}: its {files} {what} are equal parts of the one device, and take the I/Os in turn");
-        if what == "drives" {
-            let each = depth.div_ceil(files);
-            text += &format!("; for each drive alone, name one of them and set iodepth={each}");
-        }
+        let text = match what {
+            "drives" => format!("job {name:?}: its {files} drives take the I/Os in turn, {depth} at once in all"),
+            _ => format!("job {name:?}: its {files} files are equal parts of the one device, and take the I/Os in turn"),
+        };
         self.warn(at, text);
     }
 

@@ -310,7 +310,12 @@ impl Experiment {
                 };
                 let environment = |name: &str| std::env::var(name).ok();
                 drives = Scenario::drives_of_fio(&text, &path, &environment)?;
-                Scenario::from_fio(&text, &path, &environment)?
+                let (mut scenario, mut notes) = Scenario::from_fio(&text, &path, &environment)?;
+                if overrides.real_drive && scenario.drives > 1 {
+                    scenario.drives = 1;
+                    notes.push(format!("{path}: {}", dumbwaiter_scenario::fio::PARTS));
+                }
+                (scenario, notes)
             }
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };

@@ -167,7 +167,9 @@ pub(crate) fn start<'a>(
     let exchanges = exchanges(s, config.setup, &profile)?;
     let classes = choice.uses_classes(config.setup)
         || exchanges.iter().flat_map(|(stacks, _)| stacks).any(|stack| stack.scheduler.class_weights().is_some());
+    let slowest = model.slowest();
     let device = |number: u8| {
+        let model = if s.drives > 1 && number == s.drives - 1 { &slowest } else { model };
         let seed = device_seed.wrapping_add(u64::from(number) * OF_NEXT_DRIVE);
         if classes { model.build_with_classes(seed) } else { model.build(seed) }
     };
@@ -224,7 +226,12 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
 /// The host's profile, scaled to its clock.
 fn profile_of(host: &dumbwaiter_scenario::Host) -> Result<host::Profile, Error> {
     let profile = host_profile(&host.profile)?;
-    Ok(host.cpu_mhz.map_or_else(|| profile.clone(), |mhz| profile.at(mhz)))
+    let mut profile = host.cpu_mhz.map_or_else(|| profile.clone(), |mhz| profile.at(mhz));
+    if host.profile == "default" {
+        // The costs are of 5.18; the kernel is a current one.
+        profile.cpu_scheduler = host::CpuScheduler::Eevdf;
+    }
+    Ok(profile)
 }
 
 /// Do two CPUs share a core?

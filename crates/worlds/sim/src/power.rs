@@ -44,9 +44,9 @@ pub(crate) fn joules(
     let of_drive = |counters: &Counters| {
         let busy = if model.facts().rotational { counters.media_busy } else { counters.link_busy };
         device.joules(&DeviceTimes {
-        busy_s: busy.min(span).as_secs_f64(),
-        commands: (counters.reads + counters.writes + counters.flushes + counters.discards) as f64,
-        read_bytes: counters.read_bytes as f64,
+            busy_s: busy.min(span).as_secs_f64(),
+            commands: (counters.reads + counters.writes + counters.flushes + counters.discards) as f64,
+            read_bytes: counters.read_bytes as f64,
             write_bytes: counters.write_bytes as f64,
         })
     };

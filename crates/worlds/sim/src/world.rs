@@ -105,6 +105,11 @@ impl World for Simulator {
             let name = model.name();
             result.notes.push(format!("{name} holds {depth} commands: a queue depth of {wanted} is cut to that"));
         }
+        let drives = load.scenario().drives;
+        if drives > 1 {
+            let name = model.name();
+            result.notes.push(format!("{drives} drives {name} behind one host, each with a scheduler of its own"));
+        }
         result.notes.extend(grown);
         Ok(result)
     }

@@ -134,7 +134,16 @@ fn add(
         return Ok(());
     }
     let count = if grouped { numjobs } else { 1 };
-    case.jobs.push(Job { name: name.clone(), numjobs: count, options, writes, reads, iodepth, cpus, drives: Some(drives) });
+    case.jobs.push(Job {
+        name: name.clone(),
+        numjobs: count,
+        options,
+        writes,
+        reads,
+        iodepth,
+        cpus,
+        drives: Some(drives),
+    });
     let at = case.jobs.len() - 1;
     if reads && writes {
         case.rows.push(place(&format!("{name} reads"), Part::Reads(at), reads_of(job)));

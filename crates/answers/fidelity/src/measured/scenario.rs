@@ -15,10 +15,11 @@ const IOS_OF_MIXES: f64 = 600_000.0;
 const IOS_OF_RAREST: f64 = 2_000.0;
 /// A run may have this many times the I/Os meant, for the sake of the rarest job.
 const IOS_TIMES_MAX: f64 = 3.0;
-/// Least length of the measured time: of reads alone, and where jobs compete. Kyber looks at windows of 100 ms, and a drive's
+/// Least length of the measured time: of reads alone, where reads compete, and with writes. Kyber looks at windows of 100 ms, and a drive's
 /// buffer fills and drains in some 10 ms.
 const SECONDS_MIN: f64 = 0.1;
-const SECONDS_OF_MIXES_MIN: f64 = 0.5;
+const SECONDS_OF_READ_MIXES_MIN: f64 = 0.2;
+const SECONDS_OF_MIXES_MIN: f64 = 0.4;
 /// Round trips of the slowest job in the measured time, at least.
 const ROUND_TRIPS_MIN: f64 = 100.0;
 /// Warm-up as a part of the measured time: of reads alone, and where jobs compete.
@@ -36,9 +37,10 @@ pub(super) struct Length {
 /// `effort` is a part of that, 0 to 1.
 pub(super) fn length(case: &Case, effort: f64) -> Length {
     let competes = case.jobs.len() > 1 || case.writes();
-    let (ios, least, warmup) = match competes {
-        true => (IOS_OF_MIXES, SECONDS_OF_MIXES_MIN, WARMUP_OF_MIXES),
-        false => (IOS_OF_READS, SECONDS_MIN, WARMUP),
+    let (ios, least, warmup) = match (competes, case.writes()) {
+        (true, true) => (IOS_OF_MIXES, SECONDS_OF_MIXES_MIN, WARMUP_OF_MIXES),
+        (true, false) => (IOS_OF_MIXES, SECONDS_OF_READ_MIXES_MIN, WARMUP_OF_MIXES),
+        (false, _) => (IOS_OF_READS, SECONDS_MIN, WARMUP),
     };
     let (ios, least) = (ios * effort, least * effort);
     let rate = Some(case.iops()).filter(|rate| *rate > 0.0).unwrap_or(100_000.0);
@@ -111,4 +113,3 @@ fn section(name: &str) -> String {
 pub(super) fn task_name(job: &Job) -> String {
     section(&job.name)
 }
-

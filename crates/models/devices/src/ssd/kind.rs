@@ -18,11 +18,16 @@ impl DeviceParams for Params {
         ("suspend_every_us", 0.0),
         ("reads_per_program", 0.0),
         ("firmware_further_us", 0.0),
+        ("slowest_drive", 1.0),
         ("latency_large_read_us", 0.0),
         ("drain_mb_per_s", 0.0),
         ("write_gap_mib", 0.0),
         ("slots", 0.0),
     ];
+
+    fn slow_down(&mut self) {
+        self.firmware_further_us *= self.slowest_drive;
+    }
 
     fn checked(self, origin: &str) -> Result<Params, Error> {
         if self.interface == "sata" && self.ncq_depth > 32 {

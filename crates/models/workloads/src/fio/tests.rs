@@ -228,7 +228,7 @@ fn the_rest_of_a_split_goes_to_the_last_of_its_largest_parts() {
 }
 
 #[test]
-fn files_are_parts_of_the_device_and_a_note_says_so() {
+fn files_and_drives_take_the_ios_in_turn_and_a_note_says_so() {
     let file = read(
         "[a]\ndirect=1\nioengine=libaio\niodepth=16\nfilename=/dev/sdb:/dev/sdc\n[b]\ndirect=1\nnrfiles=4\nsize=1m\n",
     );
@@ -238,8 +238,7 @@ fn files_are_parts_of_the_device_and_a_note_says_so() {
     assert_eq!(
         notes,
         [
-            "j.fio:1: job \"a\": its 2 drives are equal parts of the one device, and take the I/Os in turn; for each drive \
-             alone, name one of them and set iodepth=8",
+            "j.fio:1: job \"a\": its 2 drives take the I/Os in turn, 16 at once in all",
             "j.fio:6: job \"b\": its 4 files are equal parts of the one device, and take the I/Os in turn",
         ]
     );

@@ -1,6 +1,8 @@
 //! The simulator's own error: how far off it was on real drives under loads of this kind. It is the same for all seeds, so that more
 //! runs do not make it smaller.
 
+use std::collections::BTreeSet;
+
 use dumbwaiter_measure::RunResult;
 
 use super::rates::Rates;
@@ -44,6 +46,16 @@ fn factors(error: &RelativeError, rates: &Rates) -> Option<Factors> {
     worth.is_finite().then_some(Factors { latency, throughput, worth })
 }
 
+/// Different readers of a run: tenants, and jobs of which there may be several instances (`name.1`).
+fn readers(run: &RunResult) -> usize {
+    let job = |name: &str| match name.rsplit_once('.') {
+        Some((job, number)) if number.bytes().all(|c| c.is_ascii_digit()) => job.to_owned(),
+        _ => name.to_owned(),
+    };
+    let active = run.tasks.iter().filter(|task| task.count > 0);
+    active.map(|task| (task.tenant.clone(), job(&task.name))).collect::<BTreeSet<_>>().len()
+}
+
 /// What the incumbent's runs do; only whether a lock binds is a matter of both.
 fn load_kind(incumbent: &[&RunResult], other: &[&RunResult]) -> LoadKind {
     let sum = |of: fn(&RunResult) -> u64| incumbent.iter().map(|run| of(run)).sum::<u64>() as f64;
@@ -53,8 +65,7 @@ fn load_kind(incumbent: &[&RunResult], other: &[&RunResult]) -> LoadKind {
         part if part > MIXED_FROM => return LoadKind::ReadsBesideWrites,
         _ => {}
     }
-    let readers = incumbent.iter().map(|run| run.tenants.iter().filter(|tenant| tenant.count > 0).count());
-    if readers.max().unwrap_or(0) > 1 {
+    if incumbent.iter().any(|run| readers(run) > 1) {
         return LoadKind::ReadsBesideReads;
     }
     let waits_for_lock = |run: &&RunResult| {

@@ -21,8 +21,8 @@ pub(crate) use self::call::Step;
 pub(crate) use self::hybrid::RingTime;
 use self::lock::Lock;
 pub use self::profile::{
-    Cooling, FREE, ICPE24, LockCost, LockShape, LockUse, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost,
-    scheduler_cost,
+    Cooling, CpuScheduler, FREE, ICPE24, LockCost, LockShape, LockUse, PROFILES, Profile, R230_5_15, R230_5_18,
+    SchedulerCost, scheduler_cost,
 };
 
 /// Parts of what a turn costs more after the thread was away, in percent: the interrupt that wakes it, its way back to the
@@ -81,6 +81,8 @@ impl Spent {
 /// CFS's latency target, shortest slice and granularity of wake-ups of one CPU, ns.
 const LATENCY_TARGET: u64 = 6_000_000;
 const WAKE_UP_GRANULARITY: u64 = 1_000_000;
+/// EEVDF's slice of one CPU, ns.
+const BASE_SLICE: u64 = 700_000;
 const SHORTEST_SLICE: u64 = 750_000;
 
 /// Separates the random numbers of the host from others of a run.
@@ -319,9 +321,12 @@ impl Host {
         self.scale() * LATENCY_TARGET / 2
     }
 
-    /// How much less of a CPU a thread that is woken must have used than the one that runs, to take the CPU from it, ns.
-    pub(crate) fn wake_up_granularity(&self) -> u64 {
-        self.scale() * WAKE_UP_GRANULARITY
+    /// Does a thread that was woken take the CPU from one that has it for `runs` ns, and that has used `more` ns more than it?
+    pub(crate) fn wake_up_preempts(&self, runs: u64, more: u64) -> bool {
+        match self.profile.cpu_scheduler {
+            CpuScheduler::Cfs => more > self.scale() * WAKE_UP_GRANULARITY,
+            CpuScheduler::Eevdf => runs >= self.scale() * BASE_SLICE,
+        }
     }
 
     /// CFS's factor for its times by the number of CPUs.

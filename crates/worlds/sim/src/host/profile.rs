@@ -63,6 +63,17 @@ pub struct Profile {
     pub smt_from: u16,
     /// Clock at which the costs were measured, MHz.
     pub mhz: u32,
+    /// How its kernel shares a CPU.
+    pub cpu_scheduler: CpuScheduler,
+}
+
+/// Linux's schedulers of CPUs, as far as they differ here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuScheduler {
+    /// Until 6.5: a thread that is woken takes the CPU from one that has used more of it by a granularity.
+    Cfs,
+    /// From 6.6 on: a thread keeps the CPU for a slice.
+    Eevdf,
 }
 
 impl Profile {
@@ -223,6 +234,7 @@ pub const R230_5_15: Profile = Profile {
     schedulers: &[],
     smt_from: 4,
     mhz: 3400,
+    cpu_scheduler: CpuScheduler::Cfs,
 };
 
 /// Linux 5.18, io_uring, the same machine.
@@ -258,6 +270,7 @@ pub const R230_5_18: Profile = Profile {
     schedulers: &[],
     smt_from: 4,
     mhz: 3400,
+    cpu_scheduler: CpuScheduler::Cfs,
 };
 
 /// A server of 10 cores at 2.4 GHz without SMT, Linux 6.3.8, io_uring: the machine of the study of NVMe schedulers of 2024.
@@ -308,6 +321,7 @@ pub const ICPE24: Profile = Profile {
     ],
     smt_from: 0,
     mhz: 2400,
+    cpu_scheduler: CpuScheduler::Cfs,
 };
 
 /// A host without cost, to study a device and a scheduler alone.
@@ -342,6 +356,7 @@ pub const FREE: Profile = Profile {
     schedulers: &[],
     smt_from: 4,
     mhz: 3400,
+    cpu_scheduler: CpuScheduler::Cfs,
 };
 
 /// All profiles.

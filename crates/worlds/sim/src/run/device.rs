@@ -48,7 +48,7 @@ pub(super) fn serve(run: &mut Run<'_>, number: u8) {
 pub(super) fn device_done(run: &mut Run<'_>, number: u8, now: Nanos) {
     let index = usize::from(number);
     let mut completions = std::mem::take(&mut run.disks.drives[index].completions);
-    run.disks.drives[index].device.advance(now, &mut completions);
+    run.disks.drives[index].advance(now, &mut completions);
     for completion in completions.drain(..) {
         let (layer, drive) = (&mut run.disks.layers[index], &mut run.disks.drives[index]);
         if layer.request(RequestId(completion.tag)).io.op == Op::Write {

@@ -24,6 +24,8 @@ pub(super) struct Drive {
     pub(super) completions: Vec<Completion>,
     /// Completed by the block layer, and not delivered.
     pub(super) finished: Vec<Finished>,
+    /// When the device acts next by itself.
+    next_event: Option<Nanos>,
     /// Time of the next `Timer` event.
     pub(super) timer_at: Nanos,
     /// A `Send` event is pending.
@@ -72,7 +74,7 @@ impl Disks {
     /// The drive whose device acts next, and when.
     #[inline]
     pub(super) fn next_event(&self) -> Option<(Nanos, u8)> {
-        let next = |(number, drive): (usize, &Drive)| Some((drive.device.next_event()?, number as u8));
+        let next = |(number, drive): (usize, &Drive)| Some((drive.next_event?, number as u8));
         self.drives.iter().enumerate().filter_map(next).min()
     }
 
@@ -103,6 +105,7 @@ impl Drive {
         device.set_class_weights(layer.scheduler().class_weights());
         Drive {
             switches: layer.switches().count,
+            next_event: device.next_event(),
             device,
             plug: Plug::default(),
             completions: Vec::new(),
@@ -119,7 +122,9 @@ impl Drive {
             self.switches = layer.switches().count;
             self.device.set_class_weights(layer.scheduler().class_weights());
         }
+        let mut sent = false;
         while let Some(id) = layer.poll(now) {
+            sent = true;
             let request = layer.request(id);
             let command = Command {
                 tag: id.0,
@@ -137,7 +142,16 @@ impl Drive {
                 self.writes += 1;
             }
         }
+        if sent {
+            self.next_event = self.device.next_event();
+        }
         layer.finish_idle(now, &mut self.finished);
+    }
+
+    /// What the device has completed by `now`.
+    pub(super) fn advance(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.device.advance(now, completions);
+        self.next_event = self.device.next_event();
     }
 }
 

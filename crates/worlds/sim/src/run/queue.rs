@@ -1,8 +1,8 @@
 //! Which thread runs on a CPU. One that was given its CPU keeps it until it sleeps, so that it may take several tags in a row, or until
 //! its time slice is over. The next is the one that has used least CPU time, interrupts included that hit it: what a long turn cost
 //! is paid back by a wait until the others have caught up (Linux: CFS). Threads of libaio run mostly in the order in which they were woken, and at random now and then. A thread that is woken takes the CPU from
-//! another, when that enters the kernel again, if it has used less CPU time by more than a granularity (wake-up preemption: a reader
-//! that sleeps most of the time beside programs that never do). Among threads that run for microseconds this never happens, but for
+//! another, when that enters the kernel again, by its kernel's rule (wake-up preemption: a reader that sleeps most
+//! of the time beside programs that never do). Among threads that run for microseconds this never happens, but for
 //! one of libaio that returns to its program: there the woken one runs first, and gets the tag for which it was woken.
 //!
 //! The kernel's order among threads that are woken at about the same moment depends on what each ran before, to the microsecond, and so
@@ -54,14 +54,15 @@ pub(super) fn has_cpu(run: &mut Run<'_>, thread: u32, event: EventKind) -> bool 
     false
 }
 
-/// Was a thread woken that has used so much less of the CPU than this one, which has it, that it takes it?
+/// Was a thread woken that takes the CPU from this one, which has it?
 fn is_behind(run: &Run<'_>, owner: u32) -> bool {
     let state = &run.threads[owner as usize];
     let queue = &run.cpus.queues[state.cpu];
     queue.runnable.peek().is_some_and(|first| {
         let woken = first.resumes.is_some() && !matches!(run.threads[first.thread as usize].mode, Mode::Aio { .. });
-        let used = state.used + run.now.since(queue.since).0;
-        woken && used.saturating_sub(first.used) > run.cpus.host.wake_up_granularity()
+        let runs = run.now.since(queue.since).0;
+        let more = (state.used + runs).saturating_sub(first.used);
+        woken && run.cpus.host.wake_up_preempts(runs, more)
     })
 }
 

@@ -70,8 +70,7 @@ fn submit_rest(run: &mut Run<'_>, thread: u32, slept: bool) {
         run.slots[slot].arrives(run.now);
         let (io, drive) = (run.slots[slot].io, run.slots[slot].drive);
         drives.add(drive);
-        let (layer, plug) =
-            (&mut run.disks.layers[usize::from(drive)], &mut run.disks.drives[usize::from(drive)].plug);
+        let (layer, plug) = (&mut run.disks.layers[usize::from(drive)], &mut run.disks.drives[usize::from(drive)].plug);
         let flags = if may_sleep { io.flags } else { io.flags.with(Flags::NOWAIT) };
         match layer.submit(run.now, Io { flags, ..io }, plugged.then_some(plug)) {
             Submitted::Entered => {}

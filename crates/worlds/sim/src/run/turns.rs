@@ -36,8 +36,7 @@ fn begin(run: &mut Run<'_>, cpu: usize, turn: CpuWork) {
             // It keeps its CPU until the I/O is in the block layer.
             state.issuing += u32::from(waits);
             let (io, drive) = (entry.io, entry.drive);
-            let (called, arrival) =
-                run.cpus.host.submit(cpu, run.now, io.op, io.sectors, closed, more, (drive, waits));
+            let (called, arrival) = run.cpus.host.submit(cpu, run.now, io.op, io.sectors, closed, more, (drive, waits));
             // An I/O that waited for the CPU keeps the submission time of its thread.
             if closed && entry.submit == run.now {
                 entry.submit = called;
