@@ -13,6 +13,7 @@ mod float_table;
 mod formats;
 mod grid;
 mod html;
+mod isolation;
 mod json;
 mod markdown;
 mod notebook;

@@ -3,6 +3,7 @@
 use dumbwaiter_advise::{Decision, Document, Suite, SuiteLine, SuiteTotal};
 
 use crate::grid::Grid;
+use crate::isolation::{isolation_grids, isolation_text};
 use crate::table::{Align, Style, folded, table, widest};
 
 /// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario. In a limited width the
@@ -49,23 +50,27 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
         false => "geometric mean of times worse than the best (1 is the best); --wide: with wins/ties/losses",
     };
     text += &format!("{}\n\n", style.faint(&folded(legend, style.width, "")));
+    text += &isolation_text(document, style);
     Some(text)
 }
 
 /// The same as tables of a page.
-pub(crate) fn suite_grids(suite: &Suite) -> Vec<Grid> {
+pub(crate) fn suite_grids(document: &Document) -> Option<Vec<Grid>> {
+    let suite = document.suite.as_ref()?;
     let grid = |title: &str, (header, rows): Cells| Grid {
         title: title.to_owned(),
         header: header.into_iter().map(|(title, _)| title).collect(),
         rows,
     };
-    vec![
+    let mut grids = isolation_grids(document);
+    grids.extend([
         grid("Scenarios", lines(suite, true)),
         grid(
             "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
             totals(suite, true),
         ),
-    ]
+    ]);
+    Some(grids)
 }
 
 type Header = Vec<(String, Align)>;

@@ -25,7 +25,11 @@ fn jobs_as_fio_means_them_run_and_notes_say_what_is_different() {
     let odd = run("odd.fio", "direct=0\nrw=write\nfdatasync=1\nbs=2300\nsize=22m\n");
     assert!(odd.contains("bs=2300 is no multiple of 512"), "{odd}");
     let drives = run("drives.fio", "rw=randread\niodepth=16\nfilename=/dev/sdb:/dev/sdc\n");
-    assert!(drives.contains("its 2 drives take the I/Os in turn, 16 at once in all") && drives.contains("2 drives ssd:850pro-256 behind one host"), "{drives}");
+    assert!(
+        drives.contains("its 2 drives take the I/Os in turn, 16 at once in all")
+            && drives.contains("2 drives ssd:850pro-256 behind one host"),
+        "{drives}"
+    );
     assert!(drives.contains("filename=/dev/sdc: simulated on"), "{drives}");
     assert!(run("whole.fio", "rw=randread\nsize=0\n").contains("IOPS"));
     assert!(run("trim.fio", "rw=trim\nbs=8g\n").contains("IOPS"));

@@ -1,11 +1,13 @@
 //! What the kernel puts before a scheduler by itself or when it is told to, and its place in the text of a stack:
-//! `mq-deadline+wbt=off`, `none+io.cost:qos=rpct=95 rlat=5000 min=50 max=150`.
+//! `mq-deadline+wbt=off`, `none+io.cost:qos=rpct=95 rlat=5000 min=50 max=150`, `none+io.max`, `none+io.latency=200us`,
+//! `mq-deadline+io.prio.class`.
 
 use dumbwaiter_block::{BlockLayer, Nanos};
 
 use crate::io_cost::{self, IoCost};
 use crate::io_max::Release;
 use crate::wbt::{self, Wbt};
+use crate::{io_latency, io_max, prio_class};
 
 /// The target of write-back throttling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,12 +65,29 @@ pub struct KernelControls {
     pub io_cost: Option<io_cost::Settings>,
     /// Requests of the device when wbt was set up, which stay its depth; `None`: those that the scheduler has.
     pub wbt_depth: Option<u32>,
+    /// The limits of tenants apply, in percent of what they state.
+    pub io_max_percent: Option<u32>,
+    /// The targets of tenants apply.
+    pub io_latency: Option<LatencyTarget>,
+    /// The priority classes of tenants apply.
+    pub prio_class: bool,
     /// The kernel's release, where releases differ; not part of a stack's text.
     pub release: Release,
 }
 
+/// The latency target of tenants that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyTarget {
+    /// Each its own.
+    Own,
+    /// This many µs.
+    Us(u64),
+}
+
 /// Names by which controllers are appended to a scheduler.
-const NAMES: [&str; 2] = [wbt::NAME, io_cost::NAME];
+const NAMES: [&str; 5] = [wbt::NAME, io_cost::NAME, io_max::NAME, io_latency::NAME, prio_class::NAME];
+/// Most that limits of tenants can be scaled to, in percent.
+const IO_MAX_PERCENT_MAX: u32 = 10_000;
 
 impl KernelControls {
     /// Parts the text of a stack into the scheduler and the controllers before it: the first `+` that a controller follows parts
@@ -106,6 +125,18 @@ impl KernelControls {
                 if found.io_cost.replace(io_cost_settings(rest)?).is_some() {
                     return Err(twice());
                 }
+            } else if let Some(rest) = part.strip_prefix(io_max::NAME) {
+                if found.io_max_percent.replace(percent(rest, &shown)?).is_some() {
+                    return Err(twice());
+                }
+            } else if let Some(rest) = part.strip_prefix(io_latency::NAME) {
+                if found.io_latency.replace(latency_target(rest, &shown)?).is_some() {
+                    return Err(twice());
+                }
+            } else if part == prio_class::NAME {
+                if std::mem::replace(&mut found.prio_class, true) {
+                    return Err(twice());
+                }
             } else {
                 return Err(unknown(&shown));
             }
@@ -126,7 +157,17 @@ impl KernelControls {
             let of: Vec<String> = qos.into_iter().chain(model).collect();
             format!("{}{}{}", io_cost::NAME, if of.is_empty() { "" } else { ":" }, of.join(","))
         });
-        wbt.into_iter().chain(io_cost).collect::<Vec<String>>().join("+")
+        let io_max = self.io_max_percent.map(|percent| match percent {
+            100 => io_max::NAME.to_owned(),
+            percent => format!("{}={percent}%", io_max::NAME),
+        });
+        let io_latency = self.io_latency.map(|target| match target {
+            LatencyTarget::Own => io_latency::NAME.to_owned(),
+            LatencyTarget::Us(us) => format!("{}={}", io_latency::NAME, WbtTarget::Us(us).text()),
+        });
+        let prio_class = self.prio_class.then(|| prio_class::NAME.to_owned());
+        let all = [wbt, io_cost, io_max, io_latency, prio_class];
+        all.into_iter().flatten().collect::<Vec<String>>().join("+")
     }
 
     /// These controls where they were asked for, else those of `others`.
@@ -136,12 +177,18 @@ impl KernelControls {
             io_cost: self.io_cost.or(others.io_cost),
             wbt_depth: others.wbt_depth,
             release: others.release,
+            ..self
         }
+    }
+
+    /// Does it name controllers that act by what tenants state?
+    pub fn is_of_tenants(&self) -> bool {
+        self.io_max_percent.is_some() || self.io_latency.is_some() || self.prio_class
     }
 
     /// Does nothing stand before the scheduler?
     pub fn is_empty(&self) -> bool {
-        self.wbt.is_none() && self.io_cost.is_none()
+        self.wbt.is_none() && self.io_cost.is_none() && !self.is_of_tenants()
     }
 
     /// Adds the controllers to a block layer, as Linux would: wbt with its default gives way to io.cost.
@@ -171,8 +218,31 @@ fn what_differs(text: &str, standard: &str) -> String {
     if values.is_empty() { control.join(" ") } else { values.join(" ") }
 }
 
+/// `=50%`: a part of the limits that tenants state; nothing: all of them.
+fn percent(rest: &str, shown: &str) -> Result<u32, String> {
+    if rest.is_empty() {
+        return Ok(100);
+    }
+    let number = rest.strip_prefix(['=', ':']).and_then(|text| text.trim().strip_suffix('%')?.trim().parse().ok());
+    let valid = number.filter(|percent| (1..=IO_MAX_PERCENT_MAX).contains(percent));
+    let expected = "io.max, or io.max=PERCENT of what tenants state, such as io.max=50%";
+    valid.ok_or_else(|| format!("`{shown}`; expected {expected}, from 1 % to {IO_MAX_PERCENT_MAX} %"))
+}
+
+/// `=200us`: the target of tenants that have one; nothing: each its own.
+fn latency_target(rest: &str, shown: &str) -> Result<LatencyTarget, String> {
+    if rest.is_empty() {
+        return Ok(LatencyTarget::Own);
+    }
+    let time = rest.strip_prefix(['=', ':']).and_then(|text| WbtTarget::parse(text.trim()).ok());
+    match time {
+        Some(WbtTarget::Us(us)) => Ok(LatencyTarget::Us(us)),
+        _ => Err(format!("`{shown}`; expected io.latency, or a time up to a minute such as io.latency=200us")),
+    }
+}
+
 fn unknown(name: &str) -> String {
-    let known = "wbt (wbt=off, wbt=75ms) or io.cost (io.cost:qos=rlat=5000 min=50)";
+    let known = "wbt (wbt=off, wbt=75ms), io.cost (io.cost:qos=rlat=5000 min=50), io.max (io.max=50%), io.latency (io.latency=200us) or io.prio.class";
     format!("unknown controller `{name}`; expected {known}")
 }
 
@@ -243,7 +313,13 @@ mod tests {
         assert!(fails("io.cost:speed=5").contains("unknown file `speed`; expected qos or model"));
         assert!(fails("io.cost:qos=min=60 max=50").contains("min: 60 % is above max"));
         assert!(fails("io.cost+wbtoff").starts_with("unknown controller `wbtoff`; expected wbt"));
-        assert!(fails("wbt=off+io.max").starts_with("unknown controller `io.max`; expected wbt"));
+        assert!(fails("wbt=off+io.min").starts_with("unknown controller `io.min`; expected wbt"));
+        assert!(fails("io.max=half").starts_with("`io.max=half`; expected io.max, or io.max=PERCENT"));
+        assert!(fails("io.latency=off").starts_with("`io.latency=off`; expected io.latency, or a time"));
+        assert!(fails("io.max+io.max=50%").contains("named twice"));
+        let text = "wbt=off+io.max=50%+io.latency=200us+io.prio.class";
+        assert_eq!(KernelControls::parse(text).unwrap().text(), text);
+        assert_eq!(KernelControls::parse("io.max=100%+io.latency").unwrap().text(), "io.max+io.latency");
         assert!(fails("io.cost:model=rbps=0").contains("rbps: `0`; expected a number above 0"));
     }
 }

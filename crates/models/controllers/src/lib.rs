@@ -37,7 +37,7 @@ pub use deadlines::{Deadlines, set_deadline};
 pub use depth_search::{DepthSearch, search_depth};
 pub use io_latency::IoLatency;
 pub use io_max::IoMax;
-pub use kernel_controls::{KernelControls, WbtTarget};
+pub use kernel_controls::{KernelControls, LatencyTarget, WbtTarget};
 pub use limits::Limits;
 pub use prio_class::{PrioClass, PrioClasses};
 pub use reservations::Reservations;

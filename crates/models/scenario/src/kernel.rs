@@ -1,8 +1,9 @@
 //! The kernel of a scenario: its release, and what it puts before a scheduler.
 
+use dumbwaiter_block::{Nanos, TenantId};
 use dumbwaiter_controllers::io_cost::Settings;
-use dumbwaiter_controllers::io_max::Release;
-use dumbwaiter_controllers::{KernelControls, WbtTarget};
+use dumbwaiter_controllers::io_max::{Rates, Release};
+use dumbwaiter_controllers::{KernelControls, LatencyTarget, PrioClass, TenantControls, WbtTarget};
 use dumbwaiter_workloads::generate::Mix;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -127,9 +128,47 @@ impl Scenario {
     /// What stands before a scheduler: what it asks for itself, else what the scenario's kernel says, else what Linux does by
     /// itself: write-back throttling with its default, wherever there is something that it throttles.
     pub fn kernel_controls(&self, own: KernelControls) -> KernelControls {
-        let asked = own.or(self.kernel.controls);
+        let mut asked = own.or(self.kernel.controls);
+        // A stack that says nothing of the model, or of the quality of service, has the scenario's.
+        if let (Some(asked), Some(of_kernel)) = (&mut asked.io_cost, self.kernel.controls.io_cost) {
+            if !asked.user_model && of_kernel.user_model {
+                (asked.model, asked.user_model) = (of_kernel.model, true);
+            }
+            if !asked.user_qos && of_kernel.user_qos {
+                (asked.qos, asked.user_qos) = (of_kernel.qos, true);
+            }
+        }
         let by_default = self.is_throttled().then_some(WbtTarget::Default);
         KernelControls { wbt: asked.wbt.or(by_default), ..asked }
+    }
+
+    /// What controllers do for tenants under the stack `own`. Limits, targets and priority classes of tenants apply under every
+    /// scheduler; where stacks of the scenario's list name `io.max`, `io.latency` or `io.prio.class`, they apply under these alone.
+    pub fn tenant_controls(
+        &self,
+        own: KernelControls,
+        all: Vec<(TenantId, TenantControls)>,
+    ) -> Vec<(TenantId, TenantControls)> {
+        let named = |names: fn(&KernelControls) -> bool| self.schedulers.iter().any(|spec| names(&spec.controls));
+        let limits = own.io_max_percent.or((!named(|controls| controls.io_max_percent.is_some())).then_some(100));
+        let target =
+            own.io_latency.or((!named(|controls| controls.io_latency.is_some())).then_some(LatencyTarget::Own));
+        let has_class = own.prio_class || !named(|controls| controls.prio_class);
+        let under = |mut of: TenantControls| {
+            let scaled = |value: u64| limits.map(|percent| (value.saturating_mul(percent.into()) / 100).max(1));
+            of.io_max = of
+                .io_max
+                .map(|Rates { bytes, ios }| Rates { bytes: bytes.and_then(scaled), ios: ios.and_then(scaled) });
+            of.io_latency = of.io_latency.and_then(|own| match target? {
+                LatencyTarget::Own => Some(own),
+                LatencyTarget::Us(us) => Some(Nanos(us * 1_000)),
+            });
+            if !has_class {
+                of.prio_class = PrioClass::default();
+            }
+            of
+        };
+        all.into_iter().map(|(tenant, of)| (tenant, under(of))).collect()
     }
 
     /// Is there I/O that write-back throttling counts: write-back, or discards?

@@ -20,7 +20,22 @@ pub struct SuiteOf {
     pub about: &'static str,
     /// Its scenarios.
     pub scenarios: &'static [Named],
+    /// Where it runs, and under what.
+    pub on: RunsOn,
 }
+
+/// Where a suite runs unless somebody says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunsOn {
+    /// On each kind of drive at each fill, under what a current kernel offers.
+    EveryKind,
+    /// On this model, which holds data on this part of it in percent, under these stacks.
+    One(&'static str, u8, &'static str),
+}
+
+/// What a kernel has to keep tenants apart, and `headway`; of limits and targets several, for the front of latency and throughput.
+const ISOLATION: &str = "none,none+io.max=25%,none+io.max=50%,none+io.max=75%,none+io.latency,\
+    none+io.cost,none+io.cost:qos=rpct=95 rlat=500 min=25 max=100,none+io.cost:qos=rpct=95 rlat=200 min=10 max=100,mq-deadline+io.prio.class,bfq,headway";
 
 macro_rules! named {
     ($name:literal) => {
@@ -69,6 +84,7 @@ pub const SUITES: &[SuiteOf] = &[
             named!("desktop", "person-under-upgrade"),
             named!("desktop", "program-start-under-copy"),
         ],
+        on: RunsOn::EveryKind,
     },
     SuiteOf {
         name: "database",
@@ -79,6 +95,7 @@ pub const SUITES: &[SuiteOf] = &[
             named!("database", "reports-beside-oltp"),
             named!("database", "bulk-load"),
         ],
+        on: RunsOn::EveryKind,
     },
     SuiteOf {
         name: "vm-host",
@@ -89,6 +106,7 @@ pub const SUITES: &[SuiteOf] = &[
             named!("vm-host", "weighted-guests"),
             named!("vm-host", "backup-of-guests"),
         ],
+        on: RunsOn::EveryKind,
     },
     SuiteOf {
         name: "file-server",
@@ -99,6 +117,7 @@ pub const SUITES: &[SuiteOf] = &[
             named!("file-server", "scan-beside-clients"),
             named!("file-server", "weighted-shares"),
         ],
+        on: RunsOn::EveryKind,
     },
     SuiteOf {
         name: "kv-store",
@@ -109,6 +128,21 @@ pub const SUITES: &[SuiteOf] = &[
             named!("kv-store", "write-heavy"),
             named!("kv-store", "scan-beside-reads"),
         ],
+        on: RunsOn::EveryKind,
+    },
+    SuiteOf {
+        name: "isolation",
+        about: "what keeps tenants apart: its cost, shares by weight, what a tenant's latency costs the others, bursts",
+        scenarios: &[
+            named!("isolation", "isolation-cost"),
+            named!("isolation", "isolation-equal"),
+            named!("isolation", "isolation-sizes"),
+            named!("isolation", "isolation-writes"),
+            named!("isolation", "isolation-front-100"),
+            named!("isolation", "isolation-front-1000"),
+            named!("isolation", "isolation-burst"),
+        ],
+        on: RunsOn::One("ssd:nvme-tlc", 50, ISOLATION),
     },
 ];
 

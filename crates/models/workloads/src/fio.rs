@@ -315,7 +315,9 @@ impl Reader {
         let what = if filenames.iter().any(|name| name.starts_with("/dev/")) { "drives" } else { "files" };
         let text = match what {
             "drives" => format!("job {name:?}: its {files} drives take the I/Os in turn, {depth} at once in all"),
-            _ => format!("job {name:?}: its {files} files are equal parts of the one device, and take the I/Os in turn"),
+            _ => {
+                format!("job {name:?}: its {files} files are equal parts of the one device, and take the I/Os in turn")
+            }
         };
         self.warn(at, text);
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_advise::{Document, Goal, Provenance, Suite, SuiteCase};
 use dumbwaiter_block::hint::did_you_mean_of;
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::library::RunsOn;
 use dumbwaiter_scenario::{Scenario, Work, library};
 use dumbwaiter_workloads::generate::Extent;
 use serde_json::{Value, json};
@@ -130,11 +131,18 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
     };
     let given: Vec<(String, String)> = overrides.devices.iter().flat_map(models).collect();
     let own: Vec<(&str, &str)> = given.iter().map(|(class, device)| (class.as_str(), device.as_str())).collect();
-    let drives: &[(&str, &str)] = if own.is_empty() { &DRIVES } else { &own };
+    let (by_itself, fills, schedulers) = match suite.on {
+        RunsOn::EveryKind => (&DRIVES[..], &FILLS_PERCENT[..], SCHEDULERS),
+        RunsOn::One(model, ref fill, stacks) => {
+            let kind = DRIVES.iter().position(|(_, own)| *own == model).unwrap_or(DRIVES.len() - 1);
+            (&DRIVES[kind..=kind], std::slice::from_ref(fill), stacks)
+        }
+    };
+    let drives: &[(&str, &str)] = if own.is_empty() { by_itself } else { &own };
     let command = command(name, overrides, goal);
     let mut cases = Vec::new();
     for (class, device) in drives {
-        for fill_percent in FILLS_PERCENT {
+        for &fill_percent in fills {
             let filled =
                 dumbwaiter_devices::filled(device, fill_percent).map_err(|e| ReadError::Input(e.to_string()))?;
             for named in suite.scenarios {
@@ -142,7 +150,7 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
                 confine(&mut scenario, fill_percent);
                 let mut overrides = overrides.clone();
                 overrides.devices = vec![filled.clone()];
-                overrides.schedulers.get_or_insert_with(|| SCHEDULERS.to_owned());
+                overrides.schedulers.get_or_insert_with(|| schedulers.to_owned());
                 let mut experiment = Experiment::of(scenario, &overrides, goal)?;
                 experiment.command.clone_from(&command);
                 cases.push(Case {

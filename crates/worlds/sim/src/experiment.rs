@@ -170,7 +170,7 @@ pub(crate) fn start<'a>(
     let slowest = model.slowest();
     let device = |number: u8| {
         let model = if s.drives > 1 && number == s.drives - 1 { &slowest } else { model };
-        let seed = device_seed.wrapping_add(u64::from(number) * OF_NEXT_DRIVE);
+        let seed = device_seed.wrapping_add(u64::from(number).wrapping_mul(OF_NEXT_DRIVE));
         if classes { model.build_with_classes(seed) } else { model.build(seed) }
     };
     let run = Run::new(RunParts {
@@ -185,7 +185,7 @@ pub(crate) fn start<'a>(
             .with_tick(config.setup.clock.period),
         recorder,
         kernel: s.kernel_controls(choice.controls()),
-        controls: load.controls,
+        controls: s.tenant_controls(choice.controls(), load.controls),
         threads: load.threads,
         changes: load.changes,
         schedulers: exchanges,

@@ -251,7 +251,8 @@ fn answer(cases: &[Case], options: &MeasuredOptions, world: &dyn World, control:
         }
         runs.push(if reason.is_none() { of_case } else { Vec::new() });
     }
-    let verdicts = if options.verdicts { verdicts::verdicts(cases, &runs) } else { Vec::new() };
+    let classes: Vec<Option<DriveClass>> = planned.iter().map(|plan| plan.class).collect();
+    let verdicts = if options.verdicts { verdicts::verdicts(cases, &runs, &classes) } else { Vec::new() };
     MeasuredAnswers { summary: summary::summary(&rows), rows, verdicts, cancelled }
 }
 

@@ -21,7 +21,7 @@ const SECONDS_MIN: f64 = 0.1;
 const SECONDS_OF_READ_MIXES_MIN: f64 = 0.2;
 const SECONDS_OF_MIXES_MIN: f64 = 0.4;
 /// Round trips of the slowest job in the measured time, at least.
-const ROUND_TRIPS_MIN: f64 = 100.0;
+const ROUND_TRIPS_MIN: f64 = 30.0;
 /// Warm-up as a part of the measured time: of reads alone, and where jobs compete.
 const WARMUP: f64 = 0.25;
 const WARMUP_OF_MIXES: f64 = 0.5;

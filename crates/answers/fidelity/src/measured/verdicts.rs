@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_advise::{Conditions, Confidence, Goal, rank_under};
+use dumbwaiter_advise::{Conditions, Confidence, Decision, DriveClass, Goal, rank_under};
 use dumbwaiter_measure::{Latency, RunResult, TaskStats, TenantStats};
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub struct CaseVerdict {
     pub figure: String,
     /// What varies in it.
     pub condition: String,
-    /// `change`, `keep`, or `too-short` where the runs carry neither.
+    /// `change`, `keep`, or `depends` or `too-short` where the runs carry neither.
     pub decision: &'static str,
     /// The scheduler to set; `null` where nothing is to be changed.
     pub recommended: Option<String>,
@@ -59,8 +59,8 @@ pub struct CaseVerdict {
     pub sentence: String,
 }
 
-/// The cases of each condition with the runs of each.
-pub(super) fn verdicts(cases: &[Case], runs: &[Vec<RunResult>]) -> Vec<CaseVerdict> {
+/// The cases of each condition with the runs of each, and the class of the drive that each ran on.
+pub(super) fn verdicts(cases: &[Case], runs: &[Vec<RunResult>], classes: &[Option<DriveClass>]) -> Vec<CaseVerdict> {
     let mut order: Vec<[&str; 2]> = Vec::new();
     let mut groups: BTreeMap<[&str; 2], Vec<usize>> = BTreeMap::new();
     for (i, case) in cases.iter().enumerate() {
@@ -73,40 +73,37 @@ pub(super) fn verdicts(cases: &[Case], runs: &[Vec<RunResult>]) -> Vec<CaseVerdi
     }
     let compared = |key: &[&str; 2]| {
         let of: Vec<usize> = groups[key].iter().copied().filter(|i| !runs[*i].is_empty()).collect();
-        (of.len() > 1).then(|| verdict(cases, runs, &of))
+        (of.len() > 1).then(|| verdict(cases, runs, classes, &of))
     };
     order.iter().filter_map(compared).collect()
 }
 
-fn verdict(cases: &[Case], runs: &[Vec<RunResult>], of: &[usize]) -> CaseVerdict {
+fn verdict(cases: &[Case], runs: &[Vec<RunResult>], classes: &[Option<DriveClass>], of: &[usize]) -> CaseVerdict {
     let first = &cases[of[0]];
     let (focus, job) = focus_of(first);
     let relabelled: Vec<RunResult> =
         of.iter().flat_map(|i| runs[*i].iter().map(|run| focused(&cases[*i], run, job))).collect();
-    let ranking = rank_under(&relabelled, Goal::Balanced, &Conditions::simulated()).swap_remove(0);
-    let verdict = ranking.verdict;
-    let changes = verdict.recommended.as_deref().is_some_and(|name| name != INCUMBENT);
-    let decision = match verdict.confidence {
-        Confidence::Inconclusive => "too-short",
-        _ if changes => "change",
-        _ => "keep",
-    };
+    let mut conditions = Conditions::simulated();
+    let classed = of.iter().filter_map(|i| Some((runs[*i].first()?.device.clone(), classes[*i]?)));
+    conditions.drive_classes.extend(classed);
+    let verdict = rank_under(&relabelled, Goal::Balanced, &conditions).swap_remove(0).verdict;
     let choice = verdict.recommended.clone().unwrap_or_else(|| INCUMBENT.to_owned());
     let worth: Vec<(&str, f64)> =
         of.iter().filter_map(|i| Some((cases[*i].scheduler.as_str(), worth(&cases[*i], &focus)?))).collect();
     let best = worth.iter().max_by(|a, b| a.1.total_cmp(&b.1));
     let own = worth.iter().find(|(name, _)| *name == choice || cases_stack(cases, of, name) == choice);
     let loss = best.zip(own).map(|(best, own)| (best.1 - own.1).exp() - 1.0);
+    let claims_nothing = matches!(verdict.decision, Decision::TooShort | Decision::Depends);
     let outcome = match loss {
         None => Outcome::Unknown,
         Some(loss) if loss <= RIGHT_WITHIN => Outcome::Right,
-        Some(loss) if loss <= HARMLESS_WITHIN || decision == "too-short" => Outcome::Harmless,
+        Some(loss) if loss <= HARMLESS_WITHIN || claims_nothing => Outcome::Harmless,
         Some(_) => Outcome::Wrong,
     };
     CaseVerdict {
         figure: first.figure.clone(),
         condition: first.condition.clone(),
-        decision,
+        decision: verdict.decision.name(),
         recommended: verdict.recommended.clone(),
         confidence: verdict.confidence,
         focus,

@@ -155,7 +155,7 @@ fn page_of(document: &Document, advice: Option<front::AdviceView>) -> String {
             context! {
                 title => advice.as_ref().map_or(title, |advice| &advice.title),
                 advice => Shown::from(Serde(&advice)),
-                suite => Shown::from(Serde(&document.suite.as_ref().map(suite_grids))),
+                suite => Shown::from(Serde(&suite_grids(document))),
                 suite_lines => Shown::from(Serde(&suite_lines(document))),
                 class_lines => Shown::from(Serde(&class_lines(document, &rankings))),
                 folded => advice.is_some() || sections.len() > SECTIONS_OPEN_MAX,

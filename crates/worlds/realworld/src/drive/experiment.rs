@@ -98,7 +98,7 @@ pub fn run(
             stack: choice.build(setup),
             tenants: load.tenants.clone(),
             task_specs: task_specs.clone(),
-            controls: load.controls.clone(),
+            controls: s.tenant_controls(choice.controls(), load.controls.clone()),
             kernel: s.kernel_controls(choice.controls()),
             threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.

@@ -11,6 +11,7 @@ mod life;
 mod limits;
 mod page_cache;
 mod rejection;
+mod several_drives;
 mod sleeping;
 mod time_parts;
 mod tune;
