@@ -55,6 +55,27 @@ fn suites_run_on_drives_that_are_partly_full() {
 }
 
 #[test]
+fn the_suite_of_isolation_says_what_its_page_says() {
+    let stacks = "none,none+io.max=25%,mq-deadline+io.prio.class,bfq";
+    let args = ["compare", "suite:isolation", "--schedulers", stacks, "-r", "1", "--duration", "500ms", "--json", "-"];
+    let found: Value = serde_json::from_str(&ok(&args)).unwrap();
+    let rows = found["isolation"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["scheduler"].as_str().unwrap()).collect::<Vec<_>>().len(), 4);
+    let of = |stack: &str| rows.iter().find(|row| row["scheduler"] == stack).unwrap();
+    let figure = |stack: &str, path: &str| of(stack).pointer(path).and_then(Value::as_f64).unwrap();
+    // Limits keep any share of what is given away, and nobody gets what another leaves.
+    assert!(figure("none+io.max=25%", "/share_error/0") < 0.03 && figure("none", "/share_error/0") > 0.2);
+    assert!((0.2..0.35).contains(&figure("none+io.max=25%", "/front/0/throughput")));
+    // Classes and bfq: nearly the latency of an idle drive, for nearly all of it.
+    for stack in ["mq-deadline+io.prio.class", "bfq"] {
+        assert!(figure(stack, "/front/0/p99_us") < 0.1 * figure("none", "/front/0/p99_us"), "{stack}");
+        assert!(figure(stack, "/front/1/throughput") < 0.2, "{stack}");
+    }
+    assert!(of("mq-deadline+io.prio.class")["front"][0]["is_on_front"].as_bool().unwrap());
+    assert!(figure("bfq", "/alone_cpu_us") > figure("none", "/alone_cpu_us"));
+}
+
+#[test]
 fn a_result_can_be_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.json");

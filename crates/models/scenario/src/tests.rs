@@ -608,3 +608,49 @@ fn impossible_lifetimes_are_refused() {
         assert!(error.contains(expected), "{error}\nexpected: {expected}");
     }
 }
+
+#[test]
+fn several_drives_are_those_that_every_job_of_a_file_goes_over() {
+    let of = |text: &str| Scenario::from_fio(text, "j.fio", &|_| None).unwrap();
+    let job = |name: &str, files: &str| format!("[{name}]\nrw=randread\ndirect=1\nruntime=1\ntime_based\nfilename={files}\n");
+    let (both, notes) = of(&(job("a", "/dev/sdb:/dev/sdc") + &job("b", "/dev/sdc:/dev/sdb")));
+    assert_eq!(both.drives, 2);
+    assert!(!notes.iter().any(|note| note.contains(fio::PARTS)), "{notes:?}");
+    let (parts, notes) = of(&(job("a", "/dev/sdb:/dev/sdc") + &job("b", "/dev/sdb")));
+    assert_eq!(parts.drives, 1);
+    assert!(notes.iter().any(|note| note.contains(fio::PARTS)), "{notes:?}");
+    assert_eq!(of(&job("a", "/dev/sdb")).0.drives, 1);
+}
+
+#[test]
+fn drives_are_kept_and_checked() {
+    let text = "duration = 1\ndrives = 3\n[[task]]\nname = \"t\"\nrw = \"randread\"\n";
+    let read = Scenario::from_toml(text, "s.toml").unwrap();
+    assert_eq!(Scenario::from_toml(&read.to_toml(), "s.toml").unwrap().drives, 3);
+    for wrong in ["0", "65"] {
+        let said = refused(&format!("drives = {wrong}"));
+        assert_eq!(said, format!("drives: {wrong} is not a number from 1 to 64"));
+    }
+}
+
+#[test]
+fn what_tenants_state_applies_under_the_stacks_that_name_it() {
+    let text = "duration = 1\nschedulers = [\"none\", \"none+io.max=50%\", \"bfq+io.latency=200us\", \"mq-deadline+io.prio.class\"]\n\
+                [[tenant]]\nname = \"a\"\nio_max = \"rbps=1000\"\nio_latency = \"5ms\"\nprio_class = \"idle\"\n\
+                [[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
+    let mut scenario = Scenario::from_toml(text, "s.toml").unwrap();
+    let stated = scenario.tenants[0].controls;
+    let id = dumbwaiter_block::TenantId(1);
+    let under = |scenario: &Scenario, stack: usize| {
+        let spec = scenario.schedulers[stack].controls;
+        let found = scenario.tenant_controls(spec, vec![(id, stated)])[0].1;
+        (found.io_max[0].bytes, found.io_latency.map(|ns| ns.0), found.prio_class == stated.prio_class)
+    };
+    assert_eq!(under(&scenario, 0), (None, None, false));
+    assert_eq!(under(&scenario, 1), (Some(500), None, false));
+    assert_eq!(under(&scenario, 2), (None, Some(200_000), false));
+    assert_eq!(under(&scenario, 3), (None, None, true));
+    // Where no stack names them they apply under all.
+    scenario.schedulers.truncate(1);
+    assert_eq!(under(&scenario, 0), (Some(1000), Some(5_000_000), true));
+}

@@ -3,6 +3,7 @@
 use crate::apply::{TargetDrive, commands};
 use crate::class_verdict;
 use crate::controls;
+use crate::isolation::{Isolation, isolation};
 use crate::provenance::Provenance;
 use crate::ranking::rank_under;
 use crate::suite::Suite;
@@ -60,6 +61,9 @@ pub struct Document {
     /// What the scenarios say together; left out where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite_verdict: Option<SuiteVerdict>,
+    /// Of `suite:isolation`: what the runs say of each stack. It follows from them and is not read.
+    #[serde(default, skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub isolation: Vec<Isolation>,
     /// The recommendation for each device, by its name; with variants `DEVICE, VARIANT`.
     #[serde(default)]
     pub verdict: BTreeMap<String, Verdict>,
@@ -97,6 +101,7 @@ impl Document {
             until: None,
             suite: None,
             suite_verdict: None,
+            isolation: Vec::new(),
             verdict: BTreeMap::new(),
             ranking: Vec::new(),
             recommendation: Vec::new(),
@@ -127,6 +132,7 @@ impl Document {
             suite.judge(&rankings);
             self.suite_verdict = suite_verdict::judge(&suite.cases, &rankings, SIGNIFICANCE);
         }
+        self.isolation = isolation(self);
         self.recommendation = rankings.iter().map(Recommendation::of).collect();
         self.verdict = rankings.iter().map(|r| (r.place(), r.verdict.clone())).collect();
         self.verdict.extend(self.class_verdicts(&rankings));

@@ -1,7 +1,7 @@
 //! What `suite:isolation` says of each controller: its cost, its shares, and what a tenant's latency costs the others.
 
 use dumbwaiter_measure::RunResult;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::document::Document;
 
@@ -13,7 +13,7 @@ const SHARES: [&str; 3] = ["isolation-equal", "isolation-sizes", "isolation-writ
 const FRONTS: [&str; 2] = ["isolation-front-100", "isolation-front-1000"];
 
 /// A scheduler with its controllers on a drive. Figures are means over the runs; NaN where there are none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Isolation {
     /// The device.
     pub device: String,
@@ -34,7 +34,7 @@ pub struct Isolation {
 }
 
 /// A point of the front of latency and throughput.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FrontPoint {
     /// p99 of the tenant that is to be protected, µs.
     pub p99_us: f64,
@@ -50,16 +50,14 @@ pub fn isolation(document: &Document) -> Vec<Isolation> {
     let mut found: Vec<Isolation> = Vec::new();
     for device in unique(suite.cases.iter().map(|case| &case.device)) {
         let runs_of = |scenario: &str, scheduler: &str| -> Vec<&RunResult> {
-            let cases = suite.cases.iter().filter(|case| case.device == *device && case.scenario.starts_with(scenario));
-            // A longer name may begin like a shorter one.
-            let of_name = |case: &&crate::SuiteCase| {
-                case.scenario.strip_prefix(scenario).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+            let cases = suite.cases.iter().filter(|case| case.device == *device && case.scenario == scenario);
+            let variants: Vec<&String> = cases.map(|case| &case.variant).collect();
+            let is_one = |run: &&RunResult| {
+                run.device == *device && run.scheduler == scheduler && variants.contains(&&run.variant)
             };
-            let variants: Vec<&String> = cases.filter(of_name).map(|case| &case.variant).collect();
-            let is_one = |run: &&RunResult| run.scheduler == scheduler && variants.contains(&&run.variant);
             document.runs.iter().filter(is_one).collect()
         };
-        let of_device = document.runs.iter().filter(|run| suite.cases.iter().any(|case| case.variant == run.variant));
+        let of_device = document.runs.iter().filter(|run| run.device == *device);
         let from = found.len();
         for scheduler in unique(of_device.map(|run| &run.scheduler)) {
             found.push(of_stack(device, scheduler, &runs_of));
