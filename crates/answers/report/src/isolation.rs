@@ -3,12 +3,11 @@
 use dumbwaiter_advise::{Document, FrontPoint, Isolation, isolation};
 
 use crate::grid::Grid;
-use crate::suite::Cells;
-use crate::table::{Align, Style, folded, table};
+use crate::table::{Align, Cells, Style, folded, table};
 
 /// What each controller costs, how well it shares, and the fronts; empty for other results.
 pub(crate) fn isolation_text(document: &Document, style: Style) -> String {
-    let stacks = isolation(document);
+    let stacks = isolation(document.suite.as_ref(), &document.runs);
     if stacks.is_empty() {
         return String::new();
     }
@@ -22,7 +21,7 @@ pub(crate) fn isolation_text(document: &Document, style: Style) -> String {
 
 /// The same as tables of a page.
 pub(crate) fn isolation_grids(document: &Document) -> Vec<Grid> {
-    let stacks = isolation(document);
+    let stacks = isolation(document.suite.as_ref(), &document.runs);
     let grid = |title: &str, (header, rows): Cells| Grid {
         title: title.to_owned(),
         header: header.into_iter().map(|(title, _)| title).collect(),

@@ -5,8 +5,9 @@ use dumbwaiter_text::escape_line;
 
 use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent};
 use crate::ranking_columns::{BEST, Column, TIE, columns};
-use crate::suite::{Cells, lines, totals};
+use crate::suite::{lines, totals};
 use crate::table::Align;
+use crate::table::Cells;
 
 /// Legend of the tables of several scenarios.
 const SUITE_LEGEND: &str = "A figure says by how many percent a scheduler is worse than the best by what decides; in parentheses it does not compete: \

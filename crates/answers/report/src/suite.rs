@@ -4,7 +4,7 @@ use dumbwaiter_advise::{Decision, Document, Suite, SuiteLine, SuiteTotal};
 
 use crate::grid::Grid;
 use crate::isolation::{isolation_grids, isolation_text};
-use crate::table::{Align, Style, folded, table, widest};
+use crate::table::{Align, Cells, Header, Style, folded, table, widest};
 
 /// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario. In a limited width the
 /// figures of the schedulers are left out where they do not fit.
@@ -72,9 +72,6 @@ pub(crate) fn suite_grids(document: &Document) -> Option<Vec<Grid>> {
     ]);
     Some(grids)
 }
-
-type Header = Vec<(String, Align)>;
-pub(crate) type Cells = (Header, Vec<Vec<String>>);
 
 /// A line for each scenario and drive; `wide`: with a column for each scheduler.
 pub(crate) fn lines(suite: &Suite, wide: bool) -> Cells {

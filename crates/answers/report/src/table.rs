@@ -3,6 +3,11 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use dumbwaiter_text::{BOLD, FAINT, RESET, escape, escape_line};
 
+/// Titles of columns, and how they are aligned.
+pub(crate) type Header = Vec<(String, Align)>;
+/// A table: its header, and its rows.
+pub(crate) type Cells = (Header, Vec<Vec<String>>);
+
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {

@@ -612,7 +612,8 @@ fn impossible_lifetimes_are_refused() {
 #[test]
 fn several_drives_are_those_that_every_job_of_a_file_goes_over() {
     let of = |text: &str| Scenario::from_fio(text, "j.fio", &|_| None).unwrap();
-    let job = |name: &str, files: &str| format!("[{name}]\nrw=randread\ndirect=1\nruntime=1\ntime_based\nfilename={files}\n");
+    let job =
+        |name: &str, files: &str| format!("[{name}]\nrw=randread\ndirect=1\nruntime=1\ntime_based\nfilename={files}\n");
     let (both, notes) = of(&(job("a", "/dev/sdb:/dev/sdc") + &job("b", "/dev/sdc:/dev/sdb")));
     assert_eq!(both.drives, 2);
     assert!(!notes.iter().any(|note| note.contains(fio::PARTS)), "{notes:?}");

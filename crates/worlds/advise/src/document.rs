@@ -132,7 +132,7 @@ impl Document {
             suite.judge(&rankings);
             self.suite_verdict = suite_verdict::judge(&suite.cases, &rankings, SIGNIFICANCE);
         }
-        self.isolation = isolation(self);
+        self.isolation = isolation(self.suite.as_ref(), &self.runs);
         self.recommendation = rankings.iter().map(Recommendation::of).collect();
         self.verdict = rankings.iter().map(|r| (r.place(), r.verdict.clone())).collect();
         self.verdict.extend(self.class_verdicts(&rankings));

@@ -3,7 +3,7 @@
 use dumbwaiter_measure::RunResult;
 use serde::Serialize;
 
-use crate::document::Document;
+use crate::suite::Suite;
 
 /// The suite.
 const SUITE: &str = "isolation";
@@ -45,8 +45,8 @@ pub struct FrontPoint {
 }
 
 /// What the runs of `suite:isolation` say of each stack, in the order of their first runs; empty for other results.
-pub fn isolation(document: &Document) -> Vec<Isolation> {
-    let Some(suite) = document.suite.as_ref().filter(|suite| suite.name == SUITE) else { return Vec::new() };
+pub fn isolation(suite: Option<&Suite>, runs: &[RunResult]) -> Vec<Isolation> {
+    let Some(suite) = suite.filter(|suite| suite.name == SUITE) else { return Vec::new() };
     let mut found: Vec<Isolation> = Vec::new();
     for device in unique(suite.cases.iter().map(|case| &case.device)) {
         let runs_of = |scenario: &str, scheduler: &str| -> Vec<&RunResult> {
@@ -55,9 +55,9 @@ pub fn isolation(document: &Document) -> Vec<Isolation> {
             let is_one = |run: &&RunResult| {
                 run.device == *device && run.scheduler == scheduler && variants.contains(&&run.variant)
             };
-            document.runs.iter().filter(is_one).collect()
+            runs.iter().filter(is_one).collect()
         };
-        let of_device = document.runs.iter().filter(|run| run.device == *device);
+        let of_device = runs.iter().filter(|run| run.device == *device);
         let from = found.len();
         for scheduler in unique(of_device.map(|run| &run.scheduler)) {
             found.push(of_stack(device, scheduler, &runs_of));

@@ -72,11 +72,14 @@ impl BlockDevice {
     }
 }
 
+/// A scheduler that takes over, and one of it for each drive.
+pub type Successor = (Choice, Vec<Stack>);
+
 /// The schedulers of a scenario's changes, in order.
 ///
 /// # Errors
 /// The change whose scheduler or setting is not known, and why.
-pub fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<(Choice, Vec<Stack>)>, (&SchedulerChange, ChoiceError)> {
+pub fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Successor>, (&SchedulerChange, ChoiceError)> {
     // `rotational` has been written by then.
     let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
     let all = s.changes.iter().map(|change| {

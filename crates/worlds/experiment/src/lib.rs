@@ -33,7 +33,7 @@ mod tune;
 mod until;
 mod world;
 
-pub use block_layer::{BlockDevice, replacements};
+pub use block_layer::{BlockDevice, Successor, replacements};
 pub use cached::Cached;
 pub use cell::{Cell, CellResult, DbBench, Stack, Work};
 pub use classes::{CLASSES, models_of};
