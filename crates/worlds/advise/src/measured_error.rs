@@ -91,7 +91,7 @@ impl DriveClass {
     }
 }
 
-/// Errors of predictions, as fractions: four of five rows are within each. 0.25 is a prediction of 80 % to 125 %.
+/// Errors of predictions, as fractions: nineteen of twenty rows are within each. 0.25 is a prediction of 80 % to 125 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RelativeError {
     /// Rows that they rest on.

@@ -53,7 +53,7 @@ pub struct Verdict {
     /// The kind of the load, as far as the simulator's accuracy depends on it; `null` of real runs.
     #[serde(default)]
     pub load_kind: Option<LoadKind>,
-    /// The simulator's measured error for it, as a natural logarithm of what schedulers are worth to each other: four of five
+    /// The simulator's measured error for it, as a natural logarithm of what schedulers are worth to each other: nineteen of twenty
     /// differences are within it. `null` where it was not measured, and of real runs.
     #[serde(default)]
     pub model_error: Option<f64>,

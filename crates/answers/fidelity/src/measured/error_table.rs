@@ -8,7 +8,7 @@ use dumbwaiter_advise::{DriveClass, ERROR_COLUMNS, LoadKind};
 use super::answer::MeasuredAgainst;
 
 /// The part of the rows that is within an error.
-const WITHIN: f64 = 0.8;
+const WITHIN: f64 = 0.95;
 
 type Values = fn(&MeasuredAgainst) -> Option<(f64, f64)>;
 
@@ -71,7 +71,7 @@ fn of_pairs(rows: &[&MeasuredAgainst], values: Values) -> Vec<f64> {
     pairs.collect()
 }
 
-/// The error that four of five stay within.
+/// The error that nineteen of twenty stay within.
 fn within(mut logarithms: Vec<f64>) -> Option<f64> {
     logarithms.sort_by(f64::total_cmp);
     let at = ((logarithms.len() as f64 * WITHIN).ceil() as usize).saturating_sub(1);

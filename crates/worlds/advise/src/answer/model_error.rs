@@ -22,7 +22,7 @@ pub(crate) struct ModelError {
     pub(crate) of_differences: Option<Factors>,
 }
 
-/// Four of five differences are within these factors.
+/// Nineteen of twenty differences are within these factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Factors {
     pub(crate) latency: f64,
