@@ -137,6 +137,29 @@ fn the_simulators_own_error_caps_how_sure_a_change_is() {
     let said = &on_flash.caveats[0];
     assert!(said.starts_with("on real flash drives differences under reads alone were off by up to"), "{said}");
     assert!(on_flash.weakened_by == 1 && !on_flash.more_runs_help, "more runs say nothing of the simulator");
+    // One who reads beside a flood of writes, and jobs of one tenant beside each other.
+    let changed = |change: fn(&mut RunResult)| {
+        let mut runs = runs.clone();
+        runs.iter_mut().for_each(change);
+        of(&runs, Some(DriveClass::Flash)).load_kind
+    };
+    let flood = changed(|run| (run.read.count, run.write.count) = (500, 1_000_000));
+    assert_eq!(flood, Some(LoadKind::ReadsBesideWrites));
+    let writes = changed(|run| (run.read.count, run.write.count) = (5, 1_000_000));
+    assert_eq!(writes, Some(LoadKind::Writes));
+    let jobs = changed(|run| {
+        let of_tenant = run.tenants[0].clone();
+        let job = |name: &str| dumbwaiter_measure::TaskStats {
+            name: name.into(),
+            tenant: of_tenant.name.clone(),
+            count: 100,
+            iops: of_tenant.iops,
+            mb_per_s: of_tenant.mb_per_s,
+            latency_us: of_tenant.latency_us.clone(),
+        };
+        run.tasks = ["reads.0", "reads.1", "other"].map(job).into();
+    });
+    assert_eq!(jobs, Some(LoadKind::ReadsBesideReads));
     // What is larger than the error is as clear as before; what was never measured says so.
     let far = runs_of(&vec![vec![(9000.0, 90.0), (9001.0, 90.0), (8999.0, 90.0)], vec![(100.0, 90.0); 3]]);
     let on_flash = of(&far, Some(DriveClass::Flash));

@@ -8,8 +8,10 @@ use dumbwaiter_measure::RunResult;
 use super::rates::Rates;
 use crate::measured_error::{DriveClass, LoadKind, RelativeError, measured_error};
 
-/// Writes beside reads decide from this part of all requests, and reads beside writes likewise.
+/// Writes beside reads decide from this part of all requests.
 const MIXED_FROM: f64 = 0.05;
+/// Reads beside writes decide from this many in a run, however many writes there are: somebody waits for them.
+const READS_FROM: u64 = 30;
 /// Part of the latency that waits for the scheduler's lock, from which that decides.
 const LOCK_FROM: f64 = 0.1;
 
@@ -53,7 +55,8 @@ fn readers(run: &RunResult) -> usize {
         _ => name.to_owned(),
     };
     let active = run.tasks.iter().filter(|task| task.count > 0);
-    active.map(|task| (task.tenant.clone(), job(&task.name))).collect::<BTreeSet<_>>().len()
+    let jobs = active.map(|task| (task.tenant.clone(), job(&task.name))).collect::<BTreeSet<_>>().len();
+    jobs.max(run.tenants.iter().filter(|tenant| tenant.count > 0).count())
 }
 
 /// What the incumbent's runs do; only whether a lock binds is a matter of both.
@@ -61,7 +64,9 @@ fn load_kind(incumbent: &[&RunResult], other: &[&RunResult]) -> LoadKind {
     let sum = |of: fn(&RunResult) -> u64| incumbent.iter().map(|run| of(run)).sum::<u64>() as f64;
     let (reads, writes) = (sum(|run| run.read.count), sum(|run| run.write.count + run.other.count));
     match writes / (reads + writes).max(1.0) {
-        part if part > 1.0 - MIXED_FROM => return LoadKind::Writes,
+        part if part > 1.0 - MIXED_FROM && incumbent.iter().all(|run| run.read.count < READS_FROM) => {
+            return LoadKind::Writes;
+        }
         part if part > MIXED_FROM => return LoadKind::ReadsBesideWrites,
         _ => {}
     }
