@@ -309,7 +309,11 @@ fn result(
     let mut scheduler_counters = BTreeMap::new();
     for layer in &outcome.layers {
         ledger.join(layer.ledger());
-        layer.counters(&mut |name, count| *scheduler_counters.entry(name.to_owned()).or_insert(0.0) += count as f64);
+        // Counts add up; what is a percentage is one of all drives.
+        let of = |name: &str| if name.ends_with("_percent") { outcome.layers.len() as f64 } else { 1.0 };
+        layer.counters(&mut |name, count| {
+            *scheduler_counters.entry(name.to_owned()).or_insert(0.0) += count as f64 / of(name);
+        });
     }
     let counters = outcome.counters;
     let measured = &outcome.measured;
