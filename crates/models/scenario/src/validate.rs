@@ -19,7 +19,7 @@ pub(crate) const INSTANCES_MAX: u32 = 32_768;
 /// Most tenants: each has state of some 20 kB, with its latencies.
 const TENANTS_MAX: usize = 4_096;
 /// Most drives of a scenario.
-pub const DRIVES_MAX: u8 = 64;
+pub const DRIVES_MAX: u8 = 32;
 /// Most pairs of a CPU and a hardware queue: state is kept for each.
 const CPU_QUEUES_MAX: u32 = 65_536;
 
