@@ -8,6 +8,7 @@ use dumbwaiter_workloads::generate::Mix;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::load::Change;
 use crate::{Scenario, Work};
 
 /// The kernel.
@@ -150,15 +151,12 @@ impl Scenario {
         all: Vec<(TenantId, TenantControls)>,
     ) -> Vec<(TenantId, TenantControls)> {
         let named = |names: fn(&KernelControls) -> bool| self.schedulers.iter().any(|spec| names(&spec.controls));
-        let limits = own.io_max_percent.or((!named(|controls| controls.io_max_percent.is_some())).then_some(100));
+        let limits = self.io_max_percent(own);
         let target =
             own.io_latency.or((!named(|controls| controls.io_latency.is_some())).then_some(LatencyTarget::Own));
         let has_class = own.prio_class || !named(|controls| controls.prio_class);
         let under = |mut of: TenantControls| {
-            let scaled = |value: u64| limits.map(|percent| (value.saturating_mul(percent.into()) / 100).max(1));
-            of.io_max = of
-                .io_max
-                .map(|Rates { bytes, ios }| Rates { bytes: bytes.and_then(scaled), ios: ios.and_then(scaled) });
+            of.io_max = limits.map_or_else(Default::default, |percent| scaled(of.io_max, percent));
             of.io_latency = of.io_latency.and_then(|own| match target? {
                 LatencyTarget::Own => Some(own),
                 LatencyTarget::Us(us) => Some(Nanos(us * 1_000)),
@@ -171,6 +169,25 @@ impl Scenario {
         all.into_iter().map(|(tenant, of)| (tenant, under(of))).collect()
     }
 
+    /// The scheduled changes under the stack `own`: those of limits as [`Scenario::tenant_controls`] has the limits.
+    pub fn tenant_changes(&self, own: KernelControls, all: Vec<(Nanos, Change)>) -> Vec<(Nanos, Change)> {
+        let limits = self.io_max_percent(own);
+        let under = |(at, change)| match (change, limits) {
+            (Change::IoMax { .. }, None) => None,
+            (Change::IoMax { tenant, limits }, Some(percent)) => {
+                Some((at, Change::IoMax { tenant, limits: scaled(limits, percent) }))
+            }
+            _ => Some((at, change)),
+        };
+        all.into_iter().filter_map(under).collect()
+    }
+
+    /// How much of the limits of tenants applies under the stack `own`, in percent.
+    fn io_max_percent(&self, own: KernelControls) -> Option<u32> {
+        let named = self.schedulers.iter().any(|spec| spec.controls.io_max_percent.is_some());
+        own.io_max_percent.or((!named).then_some(100))
+    }
+
     /// Is there I/O that write-back throttling counts: write-back, or discards?
     fn is_throttled(&self) -> bool {
         let is_counted = |work: &Work| match work {
@@ -181,6 +198,12 @@ impl Scenario {
         };
         self.tasks().any(|(_, task)| is_counted(&task.work))
     }
+}
+
+/// This much of limits.
+fn scaled(limits: [Rates; 2], percent: u32) -> [Rates; 2] {
+    let part = |value: u64| (value.saturating_mul(percent.into()) / 100).max(1);
+    limits.map(|Rates { bytes, ios }| Rates { bytes: bytes.map(part), ios: ios.map(part) })
 }
 
 #[cfg(test)]

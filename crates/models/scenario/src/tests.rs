@@ -651,6 +651,13 @@ fn what_tenants_state_applies_under_the_stacks_that_name_it() {
     assert_eq!(under(&scenario, 1), (Some(500), None, false));
     assert_eq!(under(&scenario, 2), (None, Some(200_000), false));
     assert_eq!(under(&scenario, 3), (None, None, true));
+    let limits = [dumbwaiter_controllers::io_max::Rates { bytes: Some(10), ios: None }; 2];
+    let change = crate::load::Change::IoMax { tenant: id, limits };
+    let changes = |stack: usize| {
+        let spec = scenario.schedulers[stack].controls;
+        scenario.tenant_changes(spec, vec![(Nanos(1), change)])
+    };
+    assert_eq!((changes(0).len(), changes(1).len()), (0, 1));
     // Where no stack names them they apply under all.
     scenario.schedulers.truncate(1);
     assert_eq!(under(&scenario, 0), (Some(1000), Some(5_000_000), true));

@@ -187,7 +187,7 @@ pub(crate) fn start<'a>(
         kernel: s.kernel_controls(choice.controls()),
         controls: s.tenant_controls(choice.controls(), load.controls),
         threads: load.threads,
-        changes: load.changes,
+        changes: s.tenant_changes(choice.controls(), load.changes),
         schedulers: exchanges,
         limit: RunLimit::of(s),
         kernel_latency: s.host.kernel_latency,

@@ -102,7 +102,7 @@ pub fn run(
             kernel: s.kernel_controls(choice.controls()),
             threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.
-            changes: load.changes.clone(),
+            changes: s.tenant_changes(choice.controls(), load.changes.clone()),
             schedulers: exchanges(s, setup)?,
             recorder: recorder.clone(),
             verifier: verifier.take(),
