@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::table::Cells;
+
 /// A table of text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Grid {
@@ -11,6 +13,13 @@ pub struct Grid {
     pub header: Vec<String>,
     /// Cells; the first of a row is its name.
     pub rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// A table under a title.
+    pub(crate) fn of(title: &str, (header, rows): Cells) -> Grid {
+        Grid { title: title.to_owned(), header: header.into_iter().map(|(title, _)| title).collect(), rows }
+    }
 }
 
 /// Texts that are in place of a figure.

@@ -1,6 +1,7 @@
 //! The tables of `suite:isolation`.
 
 use dumbwaiter_advise::{Document, FrontPoint, Isolation, isolation};
+use dumbwaiter_measure::latency_text;
 
 use crate::grid::Grid;
 use crate::table::{Align, Cells, Style, folded, table};
@@ -13,7 +14,7 @@ pub(crate) fn isolation_text(document: &Document, style: Style) -> String {
     }
     let drawn = |(header, rows): Cells| table(&header, &rows, Style { width: None, ..style });
     let faint = |text: &str| style.faint(&folded(text, style.width, ""));
-    let shares = "alone: one read at a time   off by: of the bytes, from the share by weight, of the tenant that is furthest off";
+    let shares = "alone: one read at a time   off by: the part of all bytes that went to the wrong tenant, by weight";
     let front = "first: a tenant with one read at a time, of the others' weight, and of ten times that   *: no other has both a lower p99 \
                  and more throughput   burst: a tenant that works for 50 ms in each 250 ms   throughput: of all, beside none";
     format!("{}{}\n\n{}{}\n\n", drawn(costs(&stacks)), faint(shares), drawn(fronts(&stacks)), faint(front))
@@ -22,17 +23,12 @@ pub(crate) fn isolation_text(document: &Document, style: Style) -> String {
 /// The same as tables of a page.
 pub(crate) fn isolation_grids(document: &Document) -> Vec<Grid> {
     let stacks = isolation(document.suite.as_ref(), &document.runs);
-    let grid = |title: &str, (header, rows): Cells| Grid {
-        title: title.to_owned(),
-        header: header.into_iter().map(|(title, _)| title).collect(),
-        rows,
-    };
     if stacks.is_empty() {
         return Vec::new();
     }
     vec![
-        grid("What a controller costs a tenant that is alone, and by how much shares are off", costs(&stacks)),
-        grid("What a tenant's latency costs the others (* on the front)", fronts(&stacks)),
+        Grid::of("What a controller costs a tenant that is alone, and by how much shares are off", costs(&stacks)),
+        Grid::of("What a tenant's latency costs the others (* on the front)", fronts(&stacks)),
     ]
 }
 
@@ -58,11 +54,11 @@ fn fronts(stacks: &[Isolation]) -> Cells {
     sorted.sort_by(|a, b| a.front[0].p99_us.total_cmp(&b.front[0].p99_us));
     let rows = sorted.into_iter().map(|of| {
         let point = |at: &FrontPoint| {
-            [format!("{}{}", if at.is_on_front { "*" } else { "" }, time(at.p99_us)), percent(at.throughput)]
+            [format!("{}{}", if at.is_on_front { "*" } else { "" }, latency_text(at.p99_us)), percent(at.throughput)]
         };
         let mut row = vec![short(&of.scheduler)];
         row.extend(of.front.iter().flat_map(point));
-        row.extend([time(of.burst_p99_us), percent(of.burst_throughput)]);
+        row.extend([latency_text(of.burst_p99_us), percent(of.burst_throughput)]);
         row
     });
     (header, rows.collect())
@@ -75,13 +71,4 @@ fn short(stack: &str) -> String {
 
 fn percent(part: f64) -> String {
     if part.is_finite() { format!("{:.0} %", part * 100.0) } else { "\u{2013}".to_owned() }
-}
-
-fn time(us: f64) -> String {
-    match us {
-        us if !us.is_finite() => "\u{2013}".to_owned(),
-        us if us < 1_000.0 => format!("{us:.0} us"),
-        us if us < 10_000.0 => format!("{:.2} ms", us / 1e3),
-        us => format!("{:.1} ms", us / 1e3),
-    }
 }

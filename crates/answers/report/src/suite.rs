@@ -57,15 +57,10 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
 /// The same as tables of a page.
 pub(crate) fn suite_grids(document: &Document) -> Option<Vec<Grid>> {
     let suite = document.suite.as_ref()?;
-    let grid = |title: &str, (header, rows): Cells| Grid {
-        title: title.to_owned(),
-        header: header.into_iter().map(|(title, _)| title).collect(),
-        rows,
-    };
     let mut grids = isolation_grids(document);
     grids.extend([
-        grid("Scenarios", lines(suite, true)),
-        grid(
+        Grid::of("Scenarios", lines(suite, true)),
+        Grid::of(
             "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
             totals(suite, true),
         ),

@@ -23,7 +23,7 @@ pub struct Isolation {
     pub alone_mean_us: f64,
     /// The same: CPU time of an I/O, µs.
     pub alone_cpu_us: f64,
-    /// By how much the share of bytes of any tenant is off at most: in I/Os of one size, of two sizes, and of reads beside writes.
+    /// The part of all bytes that the wrong tenants moved, by weight: in I/Os of one size, of two sizes, and of reads beside writes.
     pub share_error: [f64; 3],
     /// What a tenant with one read at a time has, and what is left: at the others' weight, and at ten times that.
     pub front: [FrontPoint; 2],
@@ -50,10 +50,9 @@ pub fn isolation(suite: Option<&Suite>, runs: &[RunResult]) -> Vec<Isolation> {
     let mut found: Vec<Isolation> = Vec::new();
     for device in unique(suite.cases.iter().map(|case| &case.device)) {
         let runs_of = |scenario: &str, scheduler: &str| -> Vec<&RunResult> {
-            let cases = suite.cases.iter().filter(|case| case.device == *device && case.scenario == scenario);
-            let variants: Vec<&String> = cases.map(|case| &case.variant).collect();
             let is_one = |run: &&RunResult| {
-                run.device == *device && run.scheduler == scheduler && variants.contains(&&run.variant)
+                let of_stack = run.device == *device && run.scheduler == scheduler;
+                of_stack && suite.scenario_of(device, &run.variant) == Some(scenario)
             };
             runs.iter().filter(is_one).collect()
         };
@@ -88,7 +87,7 @@ fn of_stack<'a>(device: &str, scheduler: &str, runs_of: &impl Fn(&str, &str) -> 
         scheduler: scheduler.to_owned(),
         alone_mean_us: average("isolation-cost", |run| run.latency_us.mean),
         alone_cpu_us: average("isolation-cost", |run| run.cpu.us_per_io),
-        share_error: SHARES.map(|scenario| average(scenario, share_error)),
+        share_error: SHARES.map(|scenario| average(scenario, |run| run.fairness.share_error)),
         front: FRONTS.map(|scenario| FrontPoint {
             p99_us: average(scenario, focus_p99_us),
             throughput: throughput(scenario),
@@ -105,14 +104,6 @@ fn mean(runs: &[&RunResult], of: fn(&RunResult) -> f64) -> f64 {
 
 fn focus_p99_us(run: &RunResult) -> f64 {
     run.tenants.iter().find(|tenant| tenant.focus).map_or(f64::NAN, |tenant| tenant.latency_us.p99)
-}
-
-/// By how much the share of bytes of any tenant is off.
-fn share_error(run: &RunResult) -> f64 {
-    let active = || run.tenants.iter().filter(|tenant| tenant.count > 0);
-    let (bytes, weights) =
-        active().fold((0.0, 0.0), |(bytes, weights), t| (bytes + t.mb_per_s, weights + f64::from(t.weight)));
-    active().map(|t| (t.mb_per_s / bytes - f64::from(t.weight) / weights).abs()).fold(0.0, f64::max)
 }
 
 fn mark(stacks: &mut [Isolation], front: usize) {

@@ -129,19 +129,16 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
         }
         None => vec![(class(device).unwrap_or(device).to_owned(), device.clone())],
     };
-    let given: Vec<(String, String)> = overrides.devices.iter().flat_map(models).collect();
-    let own: Vec<(&str, &str)> = given.iter().map(|(class, device)| (class.as_str(), device.as_str())).collect();
     let (by_itself, fills, schedulers) = match suite.on {
-        RunsOn::EveryKind => (&DRIVES[..], &FILLS_PERCENT[..], SCHEDULERS),
-        RunsOn::One(model, ref fill, stacks) => {
-            let kind = DRIVES.iter().position(|(_, own)| *own == model).unwrap_or(DRIVES.len() - 1);
-            (&DRIVES[kind..=kind], std::slice::from_ref(fill), stacks)
-        }
+        RunsOn::EveryKind => (DRIVES.map(|(_, model)| model).to_vec(), &FILLS_PERCENT[..], SCHEDULERS),
+        RunsOn::One(model, ref fill, stacks) => (vec![model], std::slice::from_ref(fill), stacks),
     };
-    let drives: &[(&str, &str)] = if own.is_empty() { by_itself } else { &own };
+    let by_itself: Vec<String> = by_itself.into_iter().map(str::to_owned).collect();
+    let devices = if overrides.devices.is_empty() { &by_itself } else { &overrides.devices };
+    let drives: Vec<(String, String)> = devices.iter().flat_map(models).collect();
     let command = command(name, overrides, goal);
     let mut cases = Vec::new();
-    for (class, device) in drives {
+    for (class, device) in &drives {
         for &fill_percent in fills {
             let filled =
                 dumbwaiter_devices::filled(device, fill_percent).map_err(|e| ReadError::Input(e.to_string()))?;
@@ -155,7 +152,7 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
                 experiment.command.clone_from(&command);
                 cases.push(Case {
                     variant: format!("{}, {fill_percent} % full", named.name),
-                    drive: Some(((*class).to_owned(), (*device).to_owned())),
+                    drive: Some((class.clone(), device.clone())),
                     fill_percent: Some(fill_percent),
                     experiment,
                 });

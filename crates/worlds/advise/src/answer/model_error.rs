@@ -50,12 +50,14 @@ fn factors(error: &RelativeError, rates: &Rates) -> Option<Factors> {
 
 /// Different readers of a run: tenants, and jobs of which there may be several instances (`name.1`).
 fn readers(run: &RunResult) -> usize {
-    let job = |name: &str| match name.rsplit_once('.') {
-        Some((job, number)) if number.bytes().all(|c| c.is_ascii_digit()) => job.to_owned(),
-        _ => name.to_owned(),
-    };
+    fn job(name: &str) -> &str {
+        match name.rsplit_once('.') {
+            Some((job, number)) if number.bytes().all(|c| c.is_ascii_digit()) => job,
+            _ => name,
+        }
+    }
     let active = run.tasks.iter().filter(|task| task.count > 0);
-    let jobs = active.map(|task| (task.tenant.clone(), job(&task.name))).collect::<BTreeSet<_>>().len();
+    let jobs = active.map(|task| (task.tenant.as_str(), job(&task.name))).collect::<BTreeSet<_>>().len();
     jobs.max(run.tenants.iter().filter(|tenant| tenant.count > 0).count())
 }
 

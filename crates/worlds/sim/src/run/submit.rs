@@ -1,6 +1,7 @@
 //! I/Os that reach the block layer, also from tasks that slept for a request and from worker threads of rings.
 
 use dumbwaiter_block::{Flags, Io, Submitted, TaskId};
+use dumbwaiter_scenario::DRIVES_MAX;
 use dumbwaiter_scenario::load::{Mode, ring_workers};
 
 use super::cpus::CpuWork;
@@ -20,7 +21,7 @@ impl Touched {
     }
 
     fn numbers(self) -> impl Iterator<Item = u8> {
-        (0..64u8).take_while(move |drive| self.0 >> drive != 0).filter(move |drive| self.0 >> drive & 1 == 1)
+        (0..DRIVES_MAX).take_while(move |drive| self.0 >> drive != 0).filter(move |drive| self.0 >> drive & 1 == 1)
     }
 }
 
