@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => assert!(error.line >= 1 && !error.reason.is_empty()),
         Ok(file) => {
             for job in file.jobs.iter().take(2) {
-                let context = BuildContext { seed: 1, capacity_sectors: 1 << 16, job: 0, instance: 1, replicate: 0 };
+                let context = BuildContext { seed: 1, capacity_sectors: 1 << 16, first_sector: 0, job: 0, instance: 1, replicate: 0 };
                 let Ok(mut workload) = job.spec.build(context) else { continue };
                 for second in 0..16 {
                     let _ = workload.next(Nanos::from_secs(second));

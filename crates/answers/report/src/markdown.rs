@@ -5,7 +5,7 @@ use dumbwaiter_text::escape_line;
 
 use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent};
 use crate::ranking_columns::{BEST, Column, TIE, columns};
-use crate::suite::{lines, totals};
+use crate::suite::{figures, lines, totals};
 use crate::table::Align;
 use crate::table::Cells;
 
@@ -32,7 +32,7 @@ fn row_of(cells: impl Iterator<Item = String>) -> String {
 
 /// Headings, sentences and tables of all columns.
 pub(crate) fn markdown(document: &Document) -> String {
-    let of_suite = document.suite.as_ref().map(of_suite);
+    let of_suite = document.suite.as_ref().map(|suite| of_suite(document, suite));
     let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
     // Warnings come before the answer.
     let mut text: String =
@@ -84,8 +84,12 @@ pub(crate) fn markdown(document: &Document) -> String {
 }
 
 /// A line for each scenario and drive, then geometric means, wins and losses.
-fn of_suite(suite: &Suite) -> String {
-    format!("{}\n{}", cells_table(&lines(suite, true)), cells_table(&totals(suite, true)))
+fn of_suite(document: &Document, suite: &Suite) -> String {
+    let mut tables = vec![lines(suite, true), totals(suite, true)];
+    if suite.name.is_empty() {
+        tables.insert(1, figures(document, suite));
+    }
+    tables.iter().map(cells_table).collect::<Vec<_>>().join("\n")
 }
 
 fn cells_table((header, rows): &Cells) -> String {

@@ -1,6 +1,7 @@
 //! The table of several scenarios: a line for each, and the schedulers over all of them.
 
 use dumbwaiter_advise::{Decision, Document, Suite, SuiteLine, SuiteTotal};
+use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
 use crate::grid::Grid;
 use crate::isolation::{isolation_grids, isolation_text};
@@ -42,6 +43,10 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
         false => "effect: how much worse the worst that can be set is than the best   --wide: each scheduler",
     };
     text += &format!("{}\n\n", style.faint(&folded(legend, style.width, "")));
+    if suite.name.is_empty() {
+        let legend = "what the named scheduler does, as a mean of its runs; p99 of all requests";
+        text += &format!("{}{}\n\n", drawn(figures(document, suite)), style.faint(legend));
+    }
     let with_counts = drawn(totals(suite, true));
     let wide = fits(&with_counts);
     text += &if wide { with_counts } else { drawn(totals(suite, false)) };
@@ -58,8 +63,11 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
 pub(crate) fn suite_grids(document: &Document) -> Option<Vec<Grid>> {
     let suite = document.suite.as_ref()?;
     let mut grids = isolation_grids(document);
+    grids.push(Grid::of("Scenarios", lines(suite, true)));
+    if suite.name.is_empty() {
+        grids.push(Grid::of("What the named scheduler does", figures(document, suite)));
+    }
     grids.extend([
-        Grid::of("Scenarios", lines(suite, true)),
         Grid::of(
             "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
             totals(suite, true),
@@ -92,6 +100,39 @@ pub(crate) fn lines(suite: &Suite, wide: bool) -> Cells {
         row.push(effect(line));
         row.extend(schedulers.iter().map(|name| worse(line, name)));
         row
+    };
+    (header, suite.lines.iter().map(row).collect())
+}
+
+/// The figures of each scenario under the scheduler that its verdict names.
+pub(crate) fn figures(document: &Document, suite: &Suite) -> Cells {
+    let right = |title: &str| (title.to_owned(), Align::Right);
+    let left = |title: &str| (title.to_owned(), Align::Left);
+    let header = vec![
+        left("drive"),
+        left("scenario"),
+        left("scheduler"),
+        right("IOPS"),
+        right("MB/s"),
+        right("mean"),
+        right("p99"),
+    ];
+    let row = |line: &SuiteLine| {
+        let named = line.recommended.as_ref().unwrap_or(&line.incumbent);
+        let of_line = |run: &&RunResult| {
+            run.device == line.case.device && run.variant == line.case.variant && run.scheduler == *named
+        };
+        let runs: Vec<&RunResult> = document.runs.iter().filter(of_line).collect();
+        let mean = |of: fn(&RunResult) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / runs.len() as f64;
+        vec![
+            drive(&line.case.drive_class, &line.case.device),
+            line.case.scenario.clone(),
+            named.clone(),
+            grouped(mean(|run| run.iops).round() as u64),
+            format!("{:.1}", mean(|run| run.mb_per_s)),
+            latency_text(mean(|run| run.latency_us.mean)),
+            latency_text(mean(|run| run.latency_us.p99)),
+        ]
     };
     (header, suite.lines.iter().map(row).collect())
 }

@@ -9,6 +9,21 @@ fn compare<'a>(input: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["compare", input], short.as_slice(), more].concat()
 }
 
+#[test]
+fn each_stage_of_a_job_file_has_its_own_line_and_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = "[global]\nioengine=libaio\ndirect=1\nruntime=1\ntime_based\niodepth=4\nfilename=/dev/sdb\n[seq]\nrw=read\nbs=64k\n\
+               [rand]\nstonewall\nrw=randread\n[beside]\nrw=randwrite\n";
+    let path = file(dir.path(), "stages.fio", job.as_bytes());
+    let json: serde_json::Value = serde_json::from_str(&ok(&compare(&path, &["--json", "-"]))).unwrap();
+    let lines = json["suite"]["lines"].as_array().unwrap();
+    let names: Vec<&str> = lines.iter().map(|line| line["scenario"].as_str().unwrap()).collect();
+    assert_eq!(names, ["seq", "rand + beside"]);
+    let said = told(&compare(&path, &[]));
+    let of = |begins: &str| said.lines().filter(|line| line.contains(begins)).count();
+    assert_eq!((of(" seq "), of(" rand + beside ")), (2, 2), "a verdict and figures of each: {said}");
+}
+
 /// The result without its line breaks.
 fn told(args: &[&str]) -> String {
     ok(args).replace("\n  ", " ")

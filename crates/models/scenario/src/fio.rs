@@ -27,56 +27,18 @@ impl Scenario {
     /// # Errors
     /// The line and option that are wrong.
     pub fn from_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<(Scenario, Vec<String>), Error> {
-        check_text(text, path)?;
-        let file = parse(text, path, environment, &|name| read_text(Path::new(name)))?;
-        let jobs = &file.jobs;
-        let mut longest: BTreeMap<u32, Option<Nanos>> = BTreeMap::new();
-        for job in jobs {
-            let of_stage = longest.entry(job.stage).or_insert(Some(Nanos::ZERO));
-            *of_stage = of_stage.zip(job.spec.longest()).map(|(max, time)| max.max(time));
-        }
-        let total = longest.values().try_fold(Nanos::ZERO, |sum, time| time.map(|time| sum + time));
-        let warmup = jobs.iter().filter(|job| job.stage == 0).map(|job| job.spec.ramp_time).max().unwrap_or_default();
-        let mut tenants = Vec::<Tenant>::new();
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        for (tenant, weight, task) in tasks(&file.jobs) {
-            let at = *places.entry(tenant).or_insert_with_key(|name| {
-                tenants.push(Tenant::new(name));
-                tenants.len() - 1
-            });
-            tenants[at].weight = weight.unwrap_or(tenants[at].weight);
-            tenants[at].tasks.push(task);
-        }
-        let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let drives = drives(jobs);
-        let scenario = Scenario {
-            name: stem.unwrap_or_default(),
-            duration: total.map(|total| Nanos(total.0.saturating_sub(warmup.0))).filter(|time| *time > Nanos::ZERO),
-            warmup,
-            tenants,
-            drives: drives.unwrap_or(1),
-            ..Scenario::default()
-        };
-        let mut warnings: Vec<String> = file.warnings.iter().map(|w| w.to_string()).collect();
-        if drives.is_none() {
-            warnings.push(format!("{path}: {PARTS}"));
-        }
-        if scenario.duration.is_none() {
-            warnings
-                .push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
-        }
-        Ok((scenario, warnings))
+        let FioScenario { whole, notes, .. } = FioScenario::read(text, path, environment)?;
+        Ok((whole, notes))
     }
 
-    /// Drives that a fio job file names (`filename=/dev/…`), each once. A scenario made of it does not touch them.
-    ///
-    /// # Errors
-    /// As [`Scenario::from_fio`].
-    pub fn drives_of_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<Vec<String>, Error> {
-        let file = parse(text, path, environment, &|name| read_text(Path::new(name)))?;
-        let named = file.jobs.into_iter().flat_map(|job| job.filenames);
-        let drives: BTreeSet<String> = named.filter(|name| is_device(name)).collect();
-        Ok(drives.into_iter().collect())
+    /// Gives the scenario one drive, which takes the I/O of all.
+    pub fn stand_for_all_drives(&mut self) {
+        self.drives = 1;
+        for task in self.tenants.iter_mut().flat_map(|tenant| &mut tenant.tasks) {
+            if let Work::Job(job) = &mut task.work {
+                job.drive = None;
+            }
+        }
     }
 
     /// Replaces each task that names a fio file by the jobs of the file, as `task/job`. `read` returns the text of a
@@ -99,12 +61,20 @@ impl Scenario {
                 };
                 let file = parse(&read(path)?, path, environment, read)?;
                 warnings.extend(file.warnings.iter().map(|w| w.to_string()));
-                match drives(&file.jobs) {
-                    Some(drives) if drives == 1 || drives == own => {}
-                    Some(drives) => warnings.push(format!("{path}: {PARTS}; `drives = {drives}` gives it as many")),
-                    None => warnings.push(format!("{path}: {PARTS}")),
-                }
-                for (_, _, job) in tasks(&file.jobs) {
+                let named = drives(&file.jobs);
+                let of_scenario = match &named {
+                    Some(drives) if drives.len() < 2 || drives.len() == usize::from(own) => drives.as_slice(),
+                    Some(drives) => {
+                        let number = drives.len();
+                        warnings.push(format!("{path}: {PARTS}; `drives = {number}` gives it as many"));
+                        &[]
+                    }
+                    None => {
+                        warnings.push(format!("{path}: {PARTS}"));
+                        &[]
+                    }
+                };
+                for (_, _, job) in tasks(&file.jobs, of_scenario) {
                     resolved.push(Task {
                         name: format!("{}/{}", task.name, job.name),
                         count: job.count.saturating_mul(task.count),
@@ -123,6 +93,93 @@ impl Scenario {
         }
         Ok(warnings)
     }
+}
+
+/// What a fio job file or command line describes.
+#[derive(Clone, Debug)]
+pub struct FioScenario {
+    /// All of its jobs.
+    pub whole: Scenario,
+    /// Those of each stage alone, where there are several (`stonewall`). A stage is named after its jobs.
+    pub stages: Vec<Scenario>,
+    /// What there is to say of it.
+    pub notes: Vec<String>,
+    /// Drives that it names (`filename=/dev/…`), each once. A simulation does not touch them.
+    pub drives: Vec<String>,
+}
+
+impl FioScenario {
+    /// Reads a job file or command line, as [`Scenario::from_fio`] does.
+    ///
+    /// # Errors
+    /// The line and option that are wrong.
+    pub fn read(text: &str, path: &str, environment: Environment<'_>) -> Result<FioScenario, Error> {
+        check_text(text, path)?;
+        let file = parse(text, path, environment, &|name| read_text(Path::new(name)))?;
+        let (jobs, mut notes) = (&file.jobs, file.warnings.iter().map(|w| w.to_string()).collect::<Vec<_>>());
+        let drives = drives(jobs);
+        let simulated = drives.as_deref().unwrap_or_default();
+        let tasks = tasks(jobs, simulated);
+        let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let number = simulated.len().max(1) as u8;
+        let whole = scenario(stem.unwrap_or_default(), jobs, &tasks, number);
+        match simulated.len() {
+            _ if drives.is_none() => notes.push(format!("{path}: {PARTS}")),
+            2.. => notes.push(format!(
+                "{path}: {} are {number} drives of the model, each with a scheduler and tags of its own",
+                simulated.join(", ")
+            )),
+            _ => {}
+        }
+        if whole.duration.is_none() {
+            notes.push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
+        }
+        let numbers: BTreeSet<u32> = jobs.iter().map(|job| job.stage).collect();
+        let mut names = DistinctNames::default();
+        let alone = |stage: &u32| {
+            let jobs: Vec<FioJob> = jobs.iter().filter(|job| job.stage == *stage).cloned().collect();
+            let mut tasks: Vec<_> = tasks.iter().filter(|(_, _, task)| task.stage == *stage).cloned().collect();
+            tasks.iter_mut().for_each(|(_, _, task)| task.stage = 0);
+            let name = jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>().join(" + ");
+            scenario(names.distinct(name), &jobs, &tasks, number)
+        };
+        let stages = if numbers.len() < 2 { Vec::new() } else { numbers.iter().map(alone).collect() };
+        Ok(FioScenario { whole, stages, notes, drives: named_drives(jobs) })
+    }
+}
+
+/// Drives that jobs name, each once.
+fn named_drives(jobs: &[FioJob]) -> Vec<String> {
+    let named = jobs.iter().flat_map(|job| &job.filenames).filter(|name| is_device(name));
+    named.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+}
+
+/// A task, with the name and weight of its tenant.
+type Placed = (String, Option<u32>, Task);
+
+/// The scenario of jobs, whose tasks these are.
+fn scenario(name: String, jobs: &[FioJob], tasks: &[Placed], drives: u8) -> Scenario {
+    let mut longest: BTreeMap<u32, Option<Nanos>> = BTreeMap::new();
+    for job in jobs {
+        let of_stage = longest.entry(job.stage).or_insert(Some(Nanos::ZERO));
+        *of_stage = of_stage.zip(job.spec.longest()).map(|(max, time)| max.max(time));
+    }
+    let first = longest.keys().next().copied();
+    let total = longest.values().try_fold(Nanos::ZERO, |sum, time| time.map(|time| sum + time));
+    let of_first = jobs.iter().filter(|job| Some(job.stage) == first);
+    let warmup = of_first.map(|job| job.spec.ramp_time).max().unwrap_or_default();
+    let mut tenants = Vec::<Tenant>::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (tenant, weight, task) in tasks {
+        let at = *places.entry(tenant).or_insert_with_key(|name| {
+            tenants.push(Tenant::new(*name));
+            tenants.len() - 1
+        });
+        tenants[at].weight = weight.unwrap_or(tenants[at].weight);
+        tenants[at].tasks.push(task.clone());
+    }
+    let duration = total.map(|total| Nanos(total.0.saturating_sub(warmup.0))).filter(|time| *time > Nanos::ZERO);
+    Scenario { name, duration, warmup, tenants, drives, ..Scenario::default() }
 }
 
 /// Parses a job file. What it includes is looked for where the program runs, as fio does, and then beside it.
@@ -144,9 +201,9 @@ fn is_device(name: &str) -> bool {
     name.starts_with("/dev/")
 }
 
-/// The tasks of a file's jobs, each with the name and weight of its tenant.
-fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
-    let mut out = Vec::<(String, Option<u32>, Task)>::new();
+/// The tasks of a file's jobs on these drives, each with the name and weight of its tenant.
+fn tasks(jobs: &[FioJob], drives: &[String]) -> Vec<Placed> {
+    let mut out = Vec::<Placed>::new();
     let mut names = DistinctNames::default();
     for (job, (offset, increment)) in jobs.iter().zip(lay_out(jobs)) {
         let mut add = |name: String, count: u32, work: Work| {
@@ -159,6 +216,9 @@ fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
         let Some(trace) = &job.trace else {
             let mut spec = job.spec.clone();
             (spec.offset, spec.offset_increment) = (offset, increment);
+            if let ([name], 2..) = (job.filenames.as_slice(), drives.len()) {
+                spec.drive = drives.iter().position(|drive| drive == name).map(|at| at as u32 + 1);
+            }
             add(job.name.clone(), job.numjobs, Work::Job(Box::new(spec)));
             continue;
         };
@@ -179,19 +239,27 @@ fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
 }
 
 /// What is said of drives that one device stands for.
-pub const PARTS: &str = "its drives are equal parts of the one device";
+pub const PARTS: &str = "one device stands for its drives; for a job on several they are equal parts of it";
 
-/// Drives that the jobs of a file go over: each job all of them. `None`: jobs that go over several name different ones, or more than
-/// can be simulated.
-fn drives(jobs: &[FioJob]) -> Option<u8> {
-    let of = |job: &FioJob| job.filenames.iter().filter(|name| is_device(name)).cloned().collect::<BTreeSet<String>>();
-    let each: Vec<BTreeSet<String>> = jobs.iter().map(of).collect();
-    if each.iter().all(|drives| drives.len() < 2) {
-        return Some(1);
+/// Drives that the jobs of a file name, in the order of the file: each job is on one of them or goes over all. `None`: they cannot be
+/// simulated so, or are too many.
+fn drives(jobs: &[FioJob]) -> Option<Vec<String>> {
+    let mut drives = Vec::<String>::new();
+    for name in jobs.iter().flat_map(|job| &job.filenames).filter(|name| is_device(name)) {
+        if !drives.contains(name) {
+            drives.push(name.clone());
+        }
     }
-    let number = u8::try_from(each[0].len()).ok().filter(|number| *number <= DRIVES_MAX)?;
-    let whole = |job: &FioJob| job.spec.nrfiles == u32::from(number) && job.filenames.len() == usize::from(number);
-    (jobs.iter().all(whole) && each.iter().all(|drives| *drives == each[0])).then_some(number)
+    let all: BTreeSet<&String> = drives.iter().collect();
+    let fits = |job: &FioJob| match job.filenames.as_slice() {
+        [name] => is_device(name) && job.trace.is_none(),
+        names => {
+            let in_turn = job.spec.nrfiles as usize == names.len() && names.len() == drives.len();
+            in_turn && names.iter().collect::<BTreeSet<_>>() == all
+        }
+    };
+    let one = drives.len() < 2;
+    (one || drives.len() <= usize::from(DRIVES_MAX) && jobs.iter().all(fits)).then_some(drives)
 }
 
 /// Offset and increment of each job.
@@ -238,4 +306,45 @@ fn lay_out(jobs: &[FioJob]) -> Vec<(Extent, Extent)> {
         }
     };
     jobs.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(jobs: &[(&str, &str)]) -> (Scenario, Vec<String>) {
+        let job = |(name, files): &(&str, &str)| {
+            format!("[{name}]\nrw=randread\ndirect=1\nruntime=1\ntime_based\nfilename={files}\n")
+        };
+        Scenario::from_fio(&jobs.iter().map(job).collect::<String>(), "j.fio", &|_| None).unwrap()
+    }
+
+    fn drives_of(scenario: &Scenario) -> (u8, Vec<Option<u32>>) {
+        let drive = |(_, task): (_, &Task)| match &task.work {
+            Work::Job(job) => job.drive,
+            _ => panic!("a job"),
+        };
+        (scenario.drives, scenario.tasks().map(drive).collect())
+    }
+
+    #[test]
+    fn a_job_is_on_one_drive_or_goes_over_all() {
+        let (both, notes) = of(&[("a", "/dev/sdb:/dev/sdc"), ("b", "/dev/sdc:/dev/sdb"), ("c", "/dev/sdc")]);
+        assert_eq!(drives_of(&both), (2, vec![None, None, Some(2)]));
+        assert!(notes[2].ends_with("/dev/sdb, /dev/sdc are 2 drives of the model, each with a scheduler and tags of its own"));
+        let (mut each, _) = of(&[("a", "/dev/sdb"), ("b", "/dev/sdc"), ("c", "/dev/sdb")]);
+        assert_eq!(drives_of(&each), (2, vec![Some(1), Some(2), Some(1)]));
+        each.stand_for_all_drives();
+        assert_eq!(drives_of(&each), (1, vec![None; 3]));
+        assert_eq!(drives_of(&of(&[("a", "/dev/sdb")]).0), (1, vec![None]));
+    }
+
+    #[test]
+    fn one_device_stands_for_drives_where_jobs_go_over_some_of_them() {
+        for other in ["/dev/sdd", "file", "/dev/sdb:/dev/sdd"] {
+            let (parts, notes) = of(&[("a", "/dev/sdb:/dev/sdc"), ("b", other)]);
+            assert_eq!(drives_of(&parts), (1, vec![None; 2]), "{other}");
+            assert!(notes.iter().any(|note| note.contains(PARTS)), "{notes:?}");
+        }
+    }
 }

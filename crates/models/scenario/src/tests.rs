@@ -35,14 +35,14 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
         scenario.validate(&anything, &anything).unwrap_or_else(|e| panic!("{path}: {e}"));
         for (_, task) in scenario.tasks() {
             if let Work::App(app) = &task.work {
-                let build = BuildContext { seed: 1, capacity_sectors: 500_118_192, job: 0, instance: 0, replicate: 0 };
+                let build = BuildContext { seed: 1, capacity_sectors: 500_118_192, first_sector: 0, job: 0, instance: 0, replicate: 0 };
                 let context =
                     dumbwaiter_workloads::applications::AppContext { build, warmup: scenario.warmup, cache: None };
                 app.build(&context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
             }
             let Work::Job(job) = &task.work else { continue };
             for instance in 0..task.count {
-                let context = BuildContext { seed: 1, capacity_sectors: 100_000_000, job: 0, instance, replicate: 0 };
+                let context = BuildContext { seed: 1, capacity_sectors: 100_000_000, first_sector: 0, job: 0, instance, replicate: 0 };
                 job.build(context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
             }
         }
@@ -384,7 +384,7 @@ fn a_job_with_several_files_has_one_region() {
     let (scenario, _) = from_fio(text);
     let expected = [("a", 0, 4), ("b", 4, 0), ("c", 4, 0), ("d", 0, 0)];
     assert_eq!(regions(&scenario), expected.map(|(name, at, step)| (name.to_string(), at, step)));
-    let drives = Scenario::drives_of_fio(text, "j.fio", &|_| None).unwrap();
+    let drives = fio::FioScenario::read(text, "j.fio", &|_| None).unwrap().drives;
     assert_eq!(drives, ["/dev/sdb", "/dev/sdc"]);
 }
 
@@ -610,20 +610,6 @@ fn impossible_lifetimes_are_refused() {
 }
 
 #[test]
-fn several_drives_are_those_that_every_job_of_a_file_goes_over() {
-    let of = |text: &str| Scenario::from_fio(text, "j.fio", &|_| None).unwrap();
-    let job =
-        |name: &str, files: &str| format!("[{name}]\nrw=randread\ndirect=1\nruntime=1\ntime_based\nfilename={files}\n");
-    let (both, notes) = of(&(job("a", "/dev/sdb:/dev/sdc") + &job("b", "/dev/sdc:/dev/sdb")));
-    assert_eq!(both.drives, 2);
-    assert!(!notes.iter().any(|note| note.contains(fio::PARTS)), "{notes:?}");
-    let (parts, notes) = of(&(job("a", "/dev/sdb:/dev/sdc") + &job("b", "/dev/sdb")));
-    assert_eq!(parts.drives, 1);
-    assert!(notes.iter().any(|note| note.contains(fio::PARTS)), "{notes:?}");
-    assert_eq!(of(&job("a", "/dev/sdb")).0.drives, 1);
-}
-
-#[test]
 fn drives_are_kept_and_checked() {
     let text = "duration = 1\ndrives = 3\n[[task]]\nname = \"t\"\nrw = \"randread\"\n";
     let read = Scenario::from_toml(text, "s.toml").unwrap();
@@ -632,6 +618,10 @@ fn drives_are_kept_and_checked() {
         let said = refused(&format!("drives = {wrong}"));
         assert_eq!(said, format!("drives: {wrong} is not a number from 1 to 32"));
     }
+    let on = |drive: u32| format!("drives = 3\n[[task]]\nname = \"t\"\nrw = \"read\"\ndrive = {drive}\n");
+    assert_eq!(refused(&on(4)), "task \"t\" of tenant \"default\": drive 4 is not one of the 3 of `drives`");
+    let kept = Scenario::from_toml(&format!("duration = 1\n{}", on(2)), "s.toml").unwrap();
+    assert_eq!(Scenario::from_toml(&kept.to_toml(), "s.toml").unwrap(), kept);
 }
 
 #[test]

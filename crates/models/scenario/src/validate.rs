@@ -292,7 +292,12 @@ impl Scenario {
             }
             self.validate_lifetime(&place, task, names)?;
             match &task.work {
-                Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                Work::Job(job) => {
+                    if let Some(drive) = job.drive.filter(|drive| *drive > u32::from(self.drives)) {
+                        return fail(format!("drive {drive} is not one of the {} of `drives`", self.drives));
+                    }
+                    job.validate().map_err(|e| Error::invalid(place, e.to_string()))?;
+                }
                 Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
                 Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
                 Work::Trace(trace) if trace.options.depth == Some(0) => {

@@ -77,8 +77,9 @@ pub enum Error {
     },
     /// A tool's output that has no requests.
     #[error(
-        "{}: this is {tool}: {tells}, no trace. A trace has a line for each request; record one with {}",
+        "{}: this is {tool}: {tells}, no trace.{} A trace has a line for each request; record one with {}",
         path.display(),
+        figures.as_ref().map_or(String::new(), |figures| format!(" It says {figures}.")),
         "`blktrace -d /dev/sdX -w 60 -o - | blkparse -i - > trace.txt`, `biosnoop > trace.txt` or `dumbwaiter record`"
     )]
     Summary {
@@ -88,6 +89,8 @@ pub enum Error {
         tool: &'static str,
         /// What its output tells.
         tells: &'static str,
+        /// What it says of drives: their load, and whether a scheduler can matter.
+        figures: Option<String>,
     },
     /// The first line names columns without saying what they are.
     #[error("{}: the first line does not say the unit or meaning of {names}; {}", path.display(), to_type(proposal.as_deref()))]

@@ -21,6 +21,7 @@ mod hp_srt;
 mod input;
 mod iolog;
 mod known_headers;
+mod load_figures;
 mod number;
 mod operation;
 mod reader;

@@ -404,7 +404,9 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     let start = input.peek(LOOK_AHEAD_BYTES)?;
     let all = start.len() < LOOK_AHEAD_BYTES;
     let found = match (detect::detect(start, all), summaries::find(start)) {
-        (Err(_), Some((tool, tells))) => return Err(Error::Summary { path: input_path, tool, tells }),
+        (Err(_), Some(summaries::Found { tool, tells, figures })) => {
+            return Err(Error::Summary { path: input_path, tool, tells, figures });
+        }
         (found, _) => found.map_err(|unclear| Error::header(input_path.as_path(), &unclear))?,
     };
     let line = &start[..start.iter().position(|b| *b == b'\n').unwrap_or(start.len())];
@@ -419,7 +421,7 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
             Err(Error::bad(&input_path, "1".into(), "a result", "a trace; `dumbwaiter report` prints results"))
         }
         None => match summaries::find(start) {
-            Some((tool, tells)) => Err(Error::Summary { path: input_path, tool, tells }),
+            Some(summaries::Found { tool, tells, figures }) => Err(Error::Summary { path: input_path, tool, tells, figures }),
             None => {
                 let proposal = guess::columns_of(&first_lines(start, all));
                 Err(Error::Unknown { path: input_path, start: shown, proposal })

@@ -1,4 +1,7 @@
-//! Output of tools that sum requests up: no trace, but known by its words, so that the answer can say what would be one.
+//! Output of tools that sum requests up: no trace, but known by its words, so that the answer can say what it tells and what would
+//! be a trace.
+
+use crate::load_figures::load_figures;
 
 /// Output of a tool that has no line for each request.
 struct Summary {
@@ -109,7 +112,7 @@ const SUMMARIES: &[Summary] = &[
     },
     Summary {
         name: "the output of btt",
-        words: &[&["All Devices", "Q2C"], &["D2C", "Q2C", "MIN", "AVG"]],
+        words: &[&["All Devices", "Q2C"], &["D2C", "MIN", "AVG"]],
         tells: "mean times of the parts of a request",
     },
     Summary {
@@ -152,11 +155,18 @@ const SUMMARIES: &[Summary] = &[
     },
 ];
 
+/// The tool whose output a file is.
+pub(crate) struct Found {
+    pub(crate) tool: &'static str,
+    pub(crate) tells: &'static str,
+    pub(crate) figures: Option<String>,
+}
+
 /// Bytes of a file that are searched.
 const SEARCHED: usize = 16 * 1024;
 
 /// The tool whose output a file begins with, and what it tells.
-pub(crate) fn find(start: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(crate) fn find(start: &[u8]) -> Option<Found> {
     let text = String::from_utf8_lossy(&start[..start.len().min(SEARCHED)]);
     // /proc/diskstats has no words: many numbers behind a name.
     let first: Vec<&str> = text.lines().next().unwrap_or("").split_whitespace().collect();
@@ -167,10 +177,11 @@ pub(crate) fn find(start: &[u8]) -> Option<(&'static str, &'static str)> {
         && !number(&first[2])
         && first[3..].iter().all(number)
     {
-        return Some(("/proc/diskstats", "sums since the start of the machine"));
+        return Some(Found { tool: "/proc/diskstats", tells: "sums since the start of the machine", figures: None });
     }
     let all = |words: &&[&str]| words.iter().all(|word| text.contains(word));
-    SUMMARIES.iter().find(|s| s.words.iter().any(all)).map(|s| (s.name, s.tells))
+    let found = SUMMARIES.iter().find(|s| s.words.iter().any(all))?;
+    Some(Found { tool: found.name, tells: found.tells, figures: load_figures(&text) })
 }
 
 #[cfg(test)]
@@ -195,10 +206,10 @@ mod tests {
             ("   8       0 sda 1 2 3 4 5 6 7 8 9 10 11\n", "/proc/diskstats"),
             ("65536+0 records in\n65536+0 records out\n1 bytes (1 GB) copied, 1 s\n", "the output of dd"),
         ] {
-            assert_eq!(find(text.as_bytes()).map(|(name, _)| name), Some(name), "{text}");
+            assert_eq!(find(text.as_bytes()).map(|found| found.tool), Some(name), "{text}");
         }
         for text in ["time,op\n1,2\n", "", "8,0 1 1 0.0 1 Q R 1 + 8 [x]\n"] {
-            assert_eq!(find(text.as_bytes()), None, "{text}");
+            assert!(find(text.as_bytes()).is_none(), "{text}");
         }
     }
 }

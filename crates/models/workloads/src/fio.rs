@@ -132,7 +132,6 @@ pub fn parse(text: &str, path: &str, outside: &Outside) -> Result<FioFile, FioEr
         start_in_rounds(of_stage.iter_mut().map(|(_, job)| &mut job.spec.startdelay).collect());
     }
     reader.warn_of_page_cache(&jobs);
-    reader.warn_of_drives(&jobs);
     reader.warn_of_ignored();
     reader.warnings.sort_by_key(|(at, _)| *at);
     let Reader { files, warnings: found, .. } = reader;
@@ -327,24 +326,6 @@ impl Reader {
         let Some((first, _)) = self.ignored.first() else { return };
         let (first, names) = (*first, self.ignored.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(", "));
         self.warn(first, format!("ignored fio options, which do not change the I/O here: {names}"));
-    }
-
-    /// Jobs on several drives: here one device stands for all.
-    fn warn_of_drives(&mut self, jobs: &[Job]) {
-        let mut drives: Vec<&str> = Vec::new();
-        for (_, job) in jobs.iter().filter(|(_, job)| job.filenames.len() == 1) {
-            let name = job.filenames[0].as_str();
-            if name.starts_with("/dev/") && !drives.contains(&name) {
-                drives.push(name);
-            }
-        }
-        if drives.len() > 1 {
-            let text = format!(
-                "jobs on {}: one device stands for all of them; for each drive alone, give its jobs",
-                drives.join(", ")
-            );
-            self.warn(jobs[0].0, text);
-        }
     }
 
     fn warn_of_page_cache(&mut self, jobs: &[Job]) {

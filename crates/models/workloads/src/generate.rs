@@ -69,6 +69,8 @@ pub struct JobSpec {
     pub bs_unaligned: bool,
     /// Files that take the I/Os in turn, one I/O each: equal parts of the region, each with its own positions.
     pub nrfiles: u32,
+    /// The drive that takes its I/O, from 1, where a scenario has several; `None`: the region is one of all drives.
+    pub drive: Option<u32>,
     /// Alignment of random offsets; `None` is the (smallest) block size.
     pub blockalign: PerDir<Option<u64>>,
     /// Start of the region.
@@ -183,6 +185,7 @@ impl Default for JobSpec {
             bs: PerDir::all(BlockSize::Fixed(4096)),
             bs_unaligned: false,
             nrfiles: 1,
+            drive: None,
             blockalign: PerDir::all(None),
             offset: Extent::Bytes(0),
             offset_increment: Extent::Bytes(0),

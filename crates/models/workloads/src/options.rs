@@ -187,6 +187,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
         "sizes of a range or split need not be multiples of the smallest"
     ),
     job!("blockalign ba", blockalign, Each(Optional(SIZE), None), "alignment of random offsets by direction"),
+    ours!("drive", drive, Optional(Number(1, 32)), "the drive that takes its I/O, from 1"),
     job!("nrfiles", nrfiles, Number(1, 1 << 16), "files that take the I/Os in turn: equal parts of the region"),
     job!("offset", offset, SIZE_OR_SHARE, "start of the region"),
     job!("offset_increment", offset_increment, SIZE_OR_SHARE, "added once for each earlier instance"),
@@ -294,11 +295,7 @@ pub(crate) static OPTIONS: &[OptionRow] = &[
     file!("name", name, Optional(NAME), "name of the job instead of the section's title"),
     file!("numjobs", numjobs, Number(1, 65_535), "instances of the job"),
     file!("stonewall wait_for_previous", stonewall, FLAG, "begin after all jobs above have ended"),
-    special(
-        "filename",
-        file_names,
-        "files or devices; several are equal parts of one device; jobs that name the same share it",
-    ),
+    special("filename", file_names, "files or devices, which jobs that name the same share"),
     special("filesize", file_size, "size of each file; of a range the middle"),
     special("file_service_type", file_service, "sequential: one file after another; else they take turns"),
     special("cpus_allowed", cpu_list, "processors of the instances, such as 0,5,8-15"),

@@ -9,6 +9,7 @@ use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::{nearest, suggest};
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::fio::{FioScenario, PARTS};
 use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
@@ -304,24 +305,29 @@ impl Experiment {
                 None => Scenario::load(&paths[0])?,
             },
             Some(InputKind::FioJob) => {
-                let (path, text) = match command_line_of(&paths[0]) {
-                    Some(line) => (COMMAND.to_owned(), line.to_owned()),
-                    None => (paths[0].display().to_string(), read_text(&paths[0])?),
-                };
-                let environment = |name: &str| std::env::var(name).ok();
-                drives = Scenario::drives_of_fio(&text, &path, &environment)?;
-                let (mut scenario, mut notes) = Scenario::from_fio(&text, &path, &environment)?;
-                if overrides.real_drive && scenario.drives > 1 {
-                    scenario.drives = 1;
-                    notes.push(format!("{path}: {}", dumbwaiter_scenario::fio::PARTS));
-                }
-                (scenario, notes)
+                let read = fio_scenario(&paths[0], overrides)?;
+                drives = read.drives;
+                (read.whole, read.notes)
             }
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };
         let command = overrides.command(paths, goal);
         let asked = scenario_checked(&mut scenario, overrides)?;
         Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until, asked })
+    }
+
+    /// The stages of a fio job file or command line, each an experiment of its own; empty where it has one only.
+    ///
+    /// # Errors
+    /// As [`Experiment::read`].
+    pub(crate) fn stages(path: &Path, overrides: &Overrides, goal: Goal) -> Result<Vec<Experiment>, ReadError> {
+        let read = fio_scenario(path, overrides)?;
+        let one = |stage: Scenario| {
+            let experiment = Experiment::of(stage, overrides, goal)?;
+            let command = overrides.command(&[path.to_owned()], goal);
+            Ok(Experiment { notes: read.notes.clone(), drives: read.drives.clone(), command, ..experiment })
+        };
+        read.stages.into_iter().map(one).collect()
     }
 
     /// Traces that are in memory, each with a name of its own. `overrides.trace.columns` names their columns.
@@ -342,6 +348,20 @@ impl Experiment {
         let (notes, drives, command) = (Vec::new(), Vec::new(), String::new());
         Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until, asked })
     }
+}
+
+/// What a fio job file or command line describes. On a real drive it has that one alone.
+fn fio_scenario(input: &Path, overrides: &Overrides) -> Result<FioScenario, ReadError> {
+    let (path, text) = match command_line_of(input) {
+        Some(line) => (COMMAND.to_owned(), line.to_owned()),
+        None => (input.display().to_string(), read_text(input)?),
+    };
+    let mut read = FioScenario::read(&text, &path, &|name| std::env::var(name).ok())?;
+    if overrides.real_drive && read.whole.drives > 1 {
+        read.stages.iter_mut().chain([&mut read.whole]).for_each(Scenario::stand_for_all_drives);
+        read.notes.push(format!("{path}: {PARTS}"));
+    }
+    Ok(read)
 }
 
 /// Applies overrides and checks the whole.

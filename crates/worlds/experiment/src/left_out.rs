@@ -25,8 +25,9 @@ pub(crate) fn check(
     let devices = if own.is_empty() { &load.scenario().devices } else { &own };
     let mut notes = Vec::new();
     for device in devices {
-        let Some(capacity) = world.capacity_sectors(device) else { continue };
-        notes.extend(cut(load.scenario(), device, capacity));
+        let Some(of_one) = world.capacity_sectors(device) else { continue };
+        notes.extend(cut(load.scenario(), device, of_one));
+        let capacity = of_one.saturating_mul(u64::from(load.scenario().drives));
         for left_out in load.left_out(capacity, &|| control.cancelled())? {
             let what = description(&left_out, device, capacity);
             if left_out.share() > LEFT_OUT_SHARE_MAX && !left_out.asked_for {
@@ -39,16 +40,18 @@ pub(crate) fn check(
 }
 
 /// Remarks on jobs of fio that need more than the device: their I/O stays inside.
-fn cut(scenario: &Scenario, device: &str, capacity_sectors: u64) -> Vec<String> {
+fn cut(scenario: &Scenario, device: &str, of_one_sectors: u64) -> Vec<String> {
+    let all_sectors = of_one_sectors.saturating_mul(u64::from(scenario.drives));
     let gib = |sectors: u64| sectors as f64 / f64::from(2 << 20);
     let beyond = |(_, task): (_, &Task)| match &task.work {
         Work::Job(job) => {
-            job.cut_at(capacity_sectors * SECTOR_BYTES, task.count).map(|bytes| (task.name.clone(), bytes))
+            let sectors = if job.drive.is_some() { of_one_sectors } else { all_sectors };
+            job.cut_at(sectors * SECTOR_BYTES, task.count).map(|bytes| (task.name.clone(), bytes, sectors))
         }
         _ => None,
     };
-    let text = |(name, bytes): (String, u64)| {
-        let (end, room) = (gib(bytes / SECTOR_BYTES), gib(capacity_sectors));
+    let text = |(name, bytes, sectors): (String, u64, u64)| {
+        let (end, room) = (gib(bytes / SECTOR_BYTES), gib(sectors));
         format!(
             "job {name:?} reaches to {end:.1} GiB, {device} has {room:.1} GiB: its I/O stays on the device, that of what begins \
              beyond its end from the beginning on"

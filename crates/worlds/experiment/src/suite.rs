@@ -55,8 +55,8 @@ pub struct Case {
 }
 
 impl Input {
-    /// Reads `words`: one scenario, job file or capture as [`Experiment::read`] does; several scenarios or job files; or
-    /// `suite:NAME`.
+    /// Reads `words`: one scenario, job file or capture as [`Experiment::read`] does, where the stages of a job file
+    /// (`stonewall`) are scenarios of their own; several scenarios or job files; or `suite:NAME`.
     ///
     /// # Errors
     /// As [`Experiment::read`]; a suite that does not exist, or beside other input.
@@ -76,6 +76,12 @@ impl Input {
             _ => {}
         }
         let kinds = words.iter().map(|word| kind_of(word)).collect::<Result<Vec<_>, _>>()?;
+        if let ([word], [InputKind::FioJob]) = (words, kinds.as_slice()) {
+            let stages = Experiment::stages(word, overrides, goal)?;
+            if !stages.is_empty() {
+                return Ok(Input::of_stages(stages));
+            }
+        }
         if words.len() < 2 || kinds.contains(&InputKind::Trace) {
             let one = Experiment::read(words, builtin, overrides, goal)?;
             return Ok(Input::One(Box::new(one)));
@@ -91,6 +97,15 @@ impl Input {
             cases.push(Case { variant, drive: None, fill_percent: None, experiment });
         }
         Ok(Input::Several { name: String::new(), cases })
+    }
+
+    /// The stages of a fio job file, which run one after the other.
+    fn of_stages(stages: Vec<Experiment>) -> Input {
+        let case = |experiment: Experiment| {
+            let variant = experiment.scenario.name.clone();
+            Case { variant, drive: None, fill_percent: None, experiment }
+        };
+        Input::Several { name: String::new(), cases: stages.into_iter().map(case).collect() }
     }
 
     /// The effective scenario, or each of several under a line with its name.

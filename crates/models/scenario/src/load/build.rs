@@ -76,9 +76,13 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
             let Host { seed, capacity_sectors, .. } = host;
             // Replicates have consecutive seeds.
             let replicate = seed.wrapping_sub(s.seed);
-            let context = BuildContext { seed, capacity_sectors, job: number as u32, instance, replicate };
+            let job = number as u32;
+            let context = BuildContext { seed, capacity_sectors, first_sector: 0, job, instance, replicate };
             match &task.work {
-                Work::Job(job) => builder.add_job(&to, name, &started_earlier(job, silence), context)?,
+                Work::Job(job) => {
+                    let context = on_drive(job, s.drives, context);
+                    builder.add_job(&to, name, &started_earlier(job, silence), context)?;
+                }
                 Work::App(app) => builder.add_application(&to, &name, app, context)?,
                 Work::Trace(spec) => {
                     let survey = surveys.get(&trace::survey_key(spec));
@@ -338,6 +342,13 @@ fn root_task_weight(ioprio: Ioprio) -> u32 {
     10 * (8 - u32::from(ioprio.level().min(7)))
 }
 
+/// The part of the device that a job on one of `drives` sees.
+fn on_drive(job: &JobSpec, drives: u8, context: BuildContext) -> BuildContext {
+    let Some(drive) = job.drive else { return context };
+    let capacity_sectors = context.capacity_sectors / u64::from(drives.max(1));
+    BuildContext { capacity_sectors, first_sector: capacity_sectors * u64::from(drive.saturating_sub(1)), ..context }
+}
+
 /// The thread of one instance of a job.
 fn job_thread(
     job: &JobSpec,
@@ -349,8 +360,9 @@ fn job_thread(
     let workload = job.build(context)?;
     Ok(match cache {
         Some(cache) if !job.direct => {
-            let place = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
-            let workload = cache.buffered(workload, place, advice(job));
+            let (start, length) = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
+            let start = start.saturating_add(context.first_sector.saturating_mul(SECTOR_BYTES));
+            let workload = cache.buffered(workload, (start, length), advice(job));
             Thread { workload, depth: cache_depth, mode: Mode::Each, ..Thread::idle() }
         }
         _ => {

@@ -28,7 +28,7 @@ fn every_job_file_of_the_recordings_parses() {
             let file = parse(entry["job"].as_str().unwrap(), &path.display().to_string(), &Outside::NOTHING);
             let file = file.unwrap_or_else(|e| panic!("{e}"));
             for job in &file.jobs {
-                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 0, replicate: 0 };
+                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, first_sector: 0, job: 0, instance: 0, replicate: 0 };
                 job.spec.build(context).unwrap_or_else(|e| panic!("{}: {}: {e}", path.display(), job.name));
                 assert!(job.placed && job.spec.longest().is_some());
             }
@@ -244,8 +244,7 @@ fn files_and_drives_take_the_ios_in_turn_and_a_note_says_so() {
     );
     let two =
         read("[a]\ndirect=1\nfilename=/dev/sdb\n[b]\ndirect=1\nfilename=/dev/sdc\n[c]\ndirect=1\nfilename=/dev/sdb\n");
-    let note = "jobs on /dev/sdb, /dev/sdc: one device stands for all of them; for each drive alone, give its jobs";
-    assert_eq!(two.warnings.iter().map(|w| w.text.as_str()).collect::<Vec<_>>(), [note]);
+    assert_eq!(two.warnings, []);
     let sizes = read("[a]\ndirect=1\nnrfiles=4\nfilesize=1m-3m\nfile_service_type=sequential\n");
     assert_eq!((sizes.jobs[0].spec.size, sizes.jobs[0].spec.nrfiles), (Some(Extent::Bytes(8 << 20)), 1));
 }
@@ -402,7 +401,7 @@ proptest! {
         let home = |name: &str| (name == "HOME").then(|| "1g".to_string());
         if let Ok(file) = parse(&String::from_utf8_lossy(&bytes), "j.fio", &Outside { variable: &home, ..Outside::NOTHING }) {
             for job in file.jobs {
-                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 1, replicate: 0 };
+                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, first_sector: 0, job: 0, instance: 1, replicate: 0 };
                 if let Ok(mut workload) = job.spec.build(context) {
                     for i in 0..20 {
                         workload.next(Nanos::from_secs(i));

@@ -20,6 +20,8 @@ pub struct BuildContext {
     pub seed: u64,
     /// Size of the device in sectors of 512 bytes.
     pub capacity_sectors: u64,
+    /// Where it begins in the sectors of all drives.
+    pub first_sector: u64,
     /// Number of the job in the scenario, which selects its random stream.
     pub job: u32,
     /// Number of the instance within the job, from 0.
@@ -232,6 +234,7 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
     spec.validate()?;
     let device = context.capacity_sectors.saturating_mul(SECTOR_BYTES);
     let (start, region) = spec.region(device, context.instance)?;
+    let start = start.saturating_add(context.first_sector.saturating_mul(SECTOR_BYTES));
     let grain = spec.grain();
     let (start, end, length) = (start / grain, (start + region) / grain, spec.file_length(region) / grain);
     let mut random =

@@ -13,7 +13,7 @@ const REFERENCE: &str = include_str!("fio-sequences.txt");
 /// The first `count` I/Os of a job, one line each, if each completes at once.
 fn sequence(file: &FioFile, name: &str, replicate: u64, count: usize) -> String {
     let job = file.jobs.iter().find(|job| job.name == name).expect("the section exists");
-    let context = BuildContext { seed: 1, capacity_sectors: 8192, job: 0, instance: 0, replicate };
+    let context = BuildContext { seed: 1, capacity_sectors: 8192, first_sector: 0, job: 0, instance: 0, replicate };
     let mut workload = job.spec.build(context).unwrap();
     let (mut now, mut lines) = (Nanos::ZERO, String::new());
     for _ in 0..count {

@@ -16,7 +16,7 @@ fn job(options: &[(&str, &str)]) -> JobSpec {
 }
 
 fn context(instance: u32) -> BuildContext {
-    BuildContext { seed: 1, capacity_sectors: GIB / SECTOR_BYTES, job: 0, instance, replicate: 0 }
+    BuildContext { seed: 1, capacity_sectors: GIB / SECTOR_BYTES, first_sector: 0, job: 0, instance, replicate: 0 }
 }
 
 /// Runs a job on a device that serves every I/O in `service`, in parallel, and reaps completions one by one; returns the I/Os
