@@ -237,6 +237,13 @@ pub trait Controller: Send {
         let _ = (scope, name, value, now);
     }
 
+    /// Takes a text as the kernel's file of this name does, such as `io.cost.qos`; `None` where that is no file of it. What it lets go
+    /// is released as after [`Controller::set`].
+    fn write(&mut self, file: &str, text: &str, now: Nanos) -> Option<Result<(), String>> {
+        let _ = (file, text, now);
+        None
+    }
+
     /// Reports its counters by name, for results; of a tenant, those of this tenant.
     fn counters(&self, scope: Scope, count: &mut dyn FnMut(&'static str, u64)) {
         let _ = (scope, count);

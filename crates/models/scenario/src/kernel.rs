@@ -5,17 +5,56 @@ use dumbwaiter_controllers::io_cost::Settings;
 use dumbwaiter_controllers::io_max::{Rates, Release};
 use dumbwaiter_controllers::{KernelControls, LatencyTarget, PrioClass, TenantControls, WbtTarget};
 use dumbwaiter_workloads::generate::Mix;
+use dumbwaiter_text::units::format_time;
 use serde::de::Error as _;
+use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::load::Change;
+use crate::value::Time;
 use crate::{Scenario, Work};
 
 /// The kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// Its release, and what it puts before schedulers that say nothing of their own.
     pub controls: KernelControls,
+    /// Scheduled changes of io.cost, under the stacks that have it.
+    pub io_cost_changes: Vec<IoCostChange>,
+}
+
+/// A scheduled change of io.cost: texts as they are written to the kernel's files. What a text does not name stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoCostChange {
+    /// Time since the start of the run, warm-up included.
+    pub at: Nanos,
+    /// For `io.cost.qos`.
+    pub qos: Option<String>,
+    /// For `io.cost.model`.
+    pub model: Option<String>,
+}
+
+/// `[[io.cost.change]]` of a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileCostChange {
+    at: Time,
+    qos: Option<String>,
+    model: Option<String>,
+}
+
+impl Serialize for FileCostChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 3)?;
+        change.serialize_field("at", &format_time(self.at.0))?;
+        for (key, text) in [("qos", &self.qos), ("model", &self.model)] {
+            match text {
+                Some(text) => change.serialize_field(key, text)?,
+                None => change.skip_field(key)?,
+            }
+        }
+        change.end()
+    }
 }
 
 /// `[kernel]` of a file.
@@ -45,6 +84,8 @@ pub(crate) struct FileCost {
     model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     qos: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    change: Vec<FileCostChange>,
 }
 
 fn yes() -> bool {
@@ -94,6 +135,7 @@ impl Kernel {
         let release = kernel.release.map_or(Release::default(), |release| release.0);
         let wbt = kernel.wbt.map(|wbt| wbt.0);
         let mut controls = KernelControls { wbt, release, ..KernelControls::default() };
+        let mut io_cost_changes = Vec::new();
         if let Some(FileIo { cost }) = io {
             let fail = |key: &str, why: String| crate::Error::invalid(format!("io.cost.{key}"), why);
             let mut settings = Settings::default();
@@ -104,8 +146,21 @@ impl Kernel {
                 settings = settings.with_qos(text).map_err(|why| fail("qos", why.to_string()))?;
             }
             controls.io_cost = Some(Settings { enabled: cost.enable, ..settings });
+            for FileCostChange { at, qos, model } in cost.change {
+                let fail = |why: String| fail("change", format!("at {}: {why}", format_time(at.0)));
+                if qos.is_none() && model.is_none() {
+                    return Err(fail("changes nothing; give it a qos or a model".to_owned()));
+                }
+                // They follow each other in time, so that the whole is valid at each of them.
+                settings = settings.with_qos(qos.as_deref().unwrap_or("")).map_err(|why| fail(why.to_string()))?;
+                settings = settings.with_model(model.as_deref().unwrap_or("")).map_err(|why| fail(why.to_string()))?;
+                io_cost_changes.push(IoCostChange { at: at.0, qos, model });
+            }
+            if !io_cost_changes.is_sorted_by(|a, b| a.at < b.at) {
+                return Err(fail("change", "the changes are not in the order of their times".to_owned()));
+            }
         }
-        Ok(Kernel { controls })
+        Ok(Kernel { controls, io_cost_changes })
     }
 
     /// The section of a file, unless it is the default.
@@ -121,7 +176,13 @@ impl Kernel {
         let after = |text: String, word: &str| text.split_once(word).map(|(_, rest)| rest.to_owned());
         let model = settings.user_model.then(|| after(settings.model_text(), "model=linear ")).flatten();
         let qos = settings.user_qos.then(|| after(settings.qos_text(), "ctrl=user ")).flatten();
-        Some(FileIo { cost: FileCost { enable: settings.enabled, model, qos } })
+        let of = |change: &IoCostChange| FileCostChange {
+            at: Time(change.at),
+            qos: change.qos.clone(),
+            model: change.model.clone(),
+        };
+        let change = self.io_cost_changes.iter().map(of).collect();
+        Some(FileIo { cost: FileCost { enable: settings.enabled, model, qos, change } })
     }
 }
 
@@ -172,12 +233,11 @@ impl Scenario {
     /// The scheduled changes under the stack `own`: those of limits as [`Scenario::tenant_controls`] has the limits.
     pub fn tenant_changes(&self, own: KernelControls, all: Vec<(Nanos, Change)>) -> Vec<(Nanos, Change)> {
         let limits = self.io_max_percent(own);
-        let under = |(at, change)| match (change, limits) {
-            (Change::IoMax { .. }, None) => None,
-            (Change::IoMax { tenant, limits }, Some(percent)) => {
-                Some((at, Change::IoMax { tenant, limits: scaled(limits, percent) }))
+        let under = |(at, change)| match change {
+            Change::IoMax { tenant, limits: all } => {
+                limits.map(|percent| (at, Change::IoMax { tenant, limits: scaled(all, percent) }))
             }
-            _ => Some((at, change)),
+            other => Some((at, other)),
         };
         all.into_iter().filter_map(under).collect()
     }
@@ -221,6 +281,34 @@ mod tests {
         assert!(fails("[kernel]\nrelease = \"5.10\"\n").contains("\"5.10\"; expected \"6.12\" or \"6.18\""));
         assert!(fails("[kernel]\nwbt = \"fast\"\n").contains("wbt: `fast`; expected default, off, or a time"));
         assert!(fails("[io.cost]\nqos = \"min=60 max=50\"\n").contains("io.cost.qos: min: 60 % is above max"));
+    }
+
+    #[test]
+    fn changes_of_io_cost_come_back_and_are_checked_in_their_order() {
+        let with = |changes: &str| {
+            let task = "[[task]]\nname = \"t\"\nrw = \"read\"\n";
+            Scenario::from_toml(&format!("duration = \"9s\"\n[io.cost]\nqos = \"min=50 max=60\"\n{changes}\n{task}"), "s.toml")
+        };
+        let scenario = with(
+            "[[io.cost.change]]\nat = \"2s\"\nqos = \"max=100\"\n[[io.cost.change]]\nat = 4\nqos = \"min=90\"\nmodel = \"rbps=1000000\"\n",
+        )
+        .unwrap();
+        assert_eq!(scenario.kernel.io_cost_changes.len(), 2);
+        assert_eq!(Scenario::from_toml(&scenario.to_toml(), "s.toml").unwrap(), scenario);
+        let fails = |changes: &str| with(changes).unwrap_err().to_string();
+        for (change, expected) in [
+            ("[[io.cost.change]]\nat = 2\nqos = \"min=90\"", "io.cost.change: at 2s: min: 90 % is above max"),
+            ("[[io.cost.change]]\nat = 2", "io.cost.change: at 2s: changes nothing; give it a qos or a model"),
+            (
+                "[[io.cost.change]]\nat = 2\nqos = \"max=70\"\n[[io.cost.change]]\nat = 1\nqos = \"max=80\"",
+                "the changes are not in the order of their times",
+            ),
+        ] {
+            assert!(fails(change).contains(expected), "{}", fails(change));
+        }
+        let late = with("[[io.cost.change]]\nat = 20\nqos = \"max=70\"").unwrap();
+        let said = late.validate(&|_| Ok(()), &|_| Ok(())).unwrap_err().to_string();
+        assert!(said.contains("a change at 20s is not before the end of the run"), "{said}");
     }
 
     /// Where something is written back or discarded, and nobody says otherwise.

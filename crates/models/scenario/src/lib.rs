@@ -33,7 +33,7 @@ pub use cache::CacheSize;
 pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use file::{TEXT_BYTES_MAX, read_text};
-pub use kernel::Kernel;
+pub use kernel::{IoCostChange, Kernel};
 pub use rows::Rows;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};

@@ -645,7 +645,7 @@ fn what_tenants_state_applies_under_the_stacks_that_name_it() {
     let change = crate::load::Change::IoMax { tenant: id, limits };
     let changes = |stack: usize| {
         let spec = scenario.schedulers[stack].controls;
-        scenario.tenant_changes(spec, vec![(Nanos(1), change)])
+        scenario.tenant_changes(spec, vec![(Nanos(1), change.clone())])
     };
     assert_eq!((changes(0).len(), changes(1).len()), (0, 1));
     // Where no stack names them they apply under all.

@@ -41,6 +41,9 @@ impl Scenario {
             }
             self.within(&place, "a change", change.at)?;
         }
+        for change in &self.kernel.io_cost_changes {
+            self.within("io.cost.change", "a change", change.at)?;
+        }
         twice("change", self.changes.iter().map(|change| format_time(change.at)))?;
         self.validate_tenants()?;
         if self.duration.is_none() && self.limit.is_none() && !self.ends() {

@@ -9,7 +9,7 @@ use dumbwaiter_controllers::io_max::{Release, with_limits};
 use dumbwaiter_experiment::{Cell, Stack, World};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
-use dumbwaiter_scenario::{CacheSize, IoCostSettings, Scenario, TenantChange, WbtTarget};
+use dumbwaiter_scenario::{CacheSize, IoCostChange, IoCostSettings, Scenario, TenantChange, WbtTarget};
 use serde_json::Value;
 
 use super::conditions::{self, Conditions, Group};
@@ -48,22 +48,41 @@ impl Flow {
 pub(super) struct ControllerCase {
     file: String,
     scheduler: String,
-    controller: &'static str,
+    before: Before,
     kernel: Observed,
     /// The groups with jobs: their names as tenants, and their processes.
     parties: Vec<(String, Vec<i32>)>,
 }
 
-/// The controller that a recording is of, by its JSON.
-pub(super) fn recorded(files: &Files) -> Option<(Recorded, Value)> {
+/// What stands before the scheduler in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    Controller(Recorded),
+    /// The page cache, which reads ahead.
+    ReadAhead,
+}
+
+impl Before {
+    fn name(self) -> &'static str {
+        match self {
+            Before::Controller(recorded) => recorded.name(),
+            Before::ReadAhead => "page cache",
+        }
+    }
+}
+
+/// What a recording of more than a scheduler is of, by its JSON.
+pub(super) fn recorded(files: &Files) -> Option<(Before, Value)> {
     let about = serde_json::from_slice::<Value>(&read_description(&files.description).ok()?).ok()?;
-    Some((Recorded::of(&about)?, about))
+    let reads_ahead = || about.get("workload").and_then(Value::as_str) == Some("readahead");
+    let before = Recorded::of(&about).map(Before::Controller).or_else(|| reads_ahead().then_some(Before::ReadAhead))?;
+    Some((before, about))
 }
 
 /// The run of a recording, or why there can be none.
 pub(super) fn case(
     path: &Path,
-    recorded: Recorded,
+    before: Before,
     about: Value,
     world: &dyn World,
 ) -> Result<Result<(ControllerCase, Cell), String>, recording::Error> {
@@ -74,61 +93,63 @@ pub(super) fn case(
     }
     let described = Recording::described(&files.rows, &files.description, &read_description(&files.description)?)?;
     let events = Events::read(&files.rows, files.open_rows()?, &files.description, about)?;
-    Ok(comparable(super::name_of(path), recorded, &conditions, &described, &events, world))
+    Ok(comparable(super::name_of(path), before, &conditions, &described, &events, world))
 }
 
 fn comparable(
     file: String,
-    recorded: Recorded,
+    before: Before,
     conditions: &Conditions,
     described: &Recording,
     events: &Events,
     world: &dyn World,
 ) -> Result<(ControllerCase, Cell), String> {
     let parties = parties(conditions, &events.rows);
-    let kernel = observe(&events.rows, &parties).ok_or("its jobs do not run together for long enough")?;
+    let observed = match before {
+        Before::Controller(_) => observe(&events.rows, &parties),
+        Before::ReadAhead => observe_all(&events.rows),
+    };
+    let kernel = observed.ok_or("its jobs do not run together for long enough")?;
     let mut scenario = scenario::scenario(conditions, described)?;
-    add_controller(&mut scenario, recorded, (conditions, described), events)?;
+    add_controller(&mut scenario, before, (conditions, described), events)?;
     set_dirty_limits(&mut scenario, &events.about);
-    (scenario.warmup, scenario.duration) = (kernel.from, Some(kernel.until - kernel.from));
+    if before != Before::ReadAhead {
+        (scenario.warmup, scenario.duration) = (kernel.from, Some(kernel.until - kernel.from));
+    }
     let load = Arc::new(Prepared::new(&scenario).map_err(|e| e.to_string())?);
     let sectors = scenario::capacity_sectors(conditions)?;
     load.load(scenario.seed, sectors, scenario.host.cpus).map_err(|e| e.to_string())?;
     let cell = Cell::of(&load, &scenario.devices[0], Stack::Simulated, scenario.schedulers[0].clone());
     world.supports(&cell).map_err(|refusal| refusal.to_string())?;
     let scheduler = described.scheduler.clone();
-    Ok((ControllerCase { file, scheduler, controller: recorded.name(), kernel, parties }, cell))
+    Ok((ControllerCase { file, scheduler, before, kernel, parties }, cell))
 }
 
 /// What stands before the scheduler in a recording.
 fn add_controller(
     scenario: &mut Scenario,
-    recorded: Recorded,
+    before: Before,
     (conditions, described): (&Conditions, &Recording),
     events: &Events,
 ) -> Result<(), String> {
     let about = &events.about;
     let release = about.get("kernel").and_then(Value::as_str).and_then(Release::of);
     scenario.kernel.controls.release = release.ok_or("kernel: expected a release such as 6.12.117")?;
-    let changes: Vec<&Value> = about.get("changes").and_then(Value::as_array).into_iter().flatten().collect();
-    if let Some(key) = ["qos", "model"].into_iter().find(|key| changes.iter().any(|c| c.get(key).is_some())) {
-        return Err(format!("{key} changes while it runs"));
-    }
-    match recorded {
-        Recorded::Wbt => {
+    match before {
+        Before::ReadAhead | Before::Controller(Recorded::Wbt) => {
             let us = about.pointer("/queue/wbt_lat_usec").and_then(as_number).unwrap_or(0);
             // The device was set up without a scheduler.
             scenario.kernel.controls.wbt_depth = Some(scenario::depth(conditions, described));
             scenario.kernel.controls.wbt = Some(if us == 0 { WbtTarget::Off } else { WbtTarget::Us(us) });
             Ok(())
         }
-        Recorded::IoMax => limit_groups(scenario, about).and_then(|()| change_limits(scenario, &events.rows)),
-        Recorded::IoCost => {
+        Before::Controller(Recorded::IoMax) => limit_groups(scenario, about).and_then(|()| change_limits(scenario, &events.rows)),
+        Before::Controller(Recorded::IoCost) => {
             let text = |key: &str| crate::controllers::text_of(about.get(key));
             let settings = IoCostSettings::default().with_model(&text("model")).map_err(|e| format!("model: {e}"))?;
             let settings = settings.with_qos(&text("qos")).map_err(|e| format!("qos: {e}"))?;
             scenario.kernel.controls.io_cost = Some(settings);
-            Ok(())
+            change_io_cost(scenario, about, &events.rows)
         }
     }
 }
@@ -174,6 +195,30 @@ fn change_limits(scenario: &mut Scenario, rows: &[Event]) -> Result<(), String> 
         let before = tenant.changes.iter().rev().find_map(|change| change.io_max).unwrap_or(tenant.controls.io_max);
         let io_max = Some(with_limits(before, limits).map_err(|why| format!("io.max: {why}"))?);
         tenant.changes.push(TenantChange { at: row.at, weight: None, io_max });
+    }
+    Ok(())
+}
+
+/// The changes of io.cost and of weights during its recording, at the times that its rows say.
+fn change_io_cost(scenario: &mut Scenario, about: &Value, rows: &[Event]) -> Result<(), String> {
+    let mut planned = about.get("changes").and_then(Value::as_array).into_iter().flatten();
+    if planned.any(|change| change.get("model").is_some()) {
+        return Err("model changes while it runs, which no row says".to_owned());
+    }
+    let changes_weight = |row: &&Event| row.name == "group_weight";
+    if rows.iter().any(|row| changes_weight(&row)) {
+        scenario.tenants.iter_mut().for_each(|tenant| tenant.changes.clear());
+    }
+    for row in rows.iter().filter(changes_weight) {
+        let name = scenario::tenant_name(row.text("group").ok_or("group_weight: expected group=PATH")?);
+        let weight = u32::try_from(row.number("weight")?).map_err(|e| format!("group_weight: weight: {e}"))?;
+        if let Some(tenant) = scenario.tenants.iter_mut().find(|tenant| tenant.name == name) {
+            tenant.changes.push(TenantChange { at: row.at, weight: Some(weight), io_max: None });
+        }
+    }
+    for row in rows.iter().filter(|row| row.name == "qos") {
+        let qos = Some(row.details.strip_prefix("qos ").unwrap_or(&row.details).to_owned());
+        scenario.kernel.io_cost_changes.push(IoCostChange { at: row.at, qos, model: None });
     }
     Ok(())
 }
@@ -226,6 +271,11 @@ fn observe(rows: &[Event], parties: &[(String, Vec<i32>)]) -> Option<Observed> {
     if until <= from + SETTLING {
         return None;
     }
+    Some(count(rows, &bios, from, until))
+}
+
+/// What ended in a time.
+fn count(rows: &[Event], bios: &[Bio], from: Nanos, until: Nanos) -> Observed {
     let mut observed =
         Observed { from, until, reads: Flow::default(), writes: Flow::default(), bytes: BTreeMap::new() };
     for bio in bios.iter().filter(|bio| bio.left == 0 && bio.ended >= from && bio.ended < until) {
@@ -237,7 +287,15 @@ fn observe(rows: &[Event], parties: &[(String, Vec<i32>)]) -> Option<Observed> {
     }
     // Rows of bios that merged may be missing: what is written is counted by requests.
     observed.writes.bytes = written(rows, from, until);
-    Some(observed)
+    observed
+}
+
+/// All of a load, from its first I/O to the end of its last.
+fn observe_all(rows: &[Event]) -> Option<Observed> {
+    let bios = bios(rows);
+    let until = bios.iter().map(|bio| bio.ended).max()?;
+    let from = bios.iter().map(|bio| bio.at).min()?;
+    Some(count(rows, &bios, from, until + Nanos(1)))
 }
 
 /// Bytes of the writes that completed in a time.
@@ -316,8 +374,11 @@ impl ControllerCase {
         let ratio = |ours: f64, kernel: f64| if kernel > 0.0 && ours.is_finite() { ours / kernel } else { 0.0 };
         let seconds = (self.kernel.until - self.kernel.from).as_secs_f64();
         let (reads, writes) = (self.kernel.reads, self.kernel.writes);
+        // fio begins its stages one after the other with pauses of its own: the number counts, and each read's time.
+        let (of_run, seconds) =
+            if self.before == Before::ReadAhead { (run.duration_s, 1.0) } else { (1.0, seconds) };
         let mb = |bytes: u64| bytes as f64 / seconds / 1e6;
-        let reads_ratio = (reads.ios > 0).then(|| ratio(run.read.iops, reads.ios as f64 / seconds));
+        let reads_ratio = (reads.ios > 0).then(|| ratio(run.read.iops * of_run, reads.ios as f64 / seconds));
         // What reaches the device: of buffered writers what is written back.
         let ours_written = run.write.mb_per_s;
         let write_mb_ratio = (writes.bytes > 0).then(|| ratio(ours_written, mb(writes.bytes)));
@@ -329,8 +390,8 @@ impl ControllerCase {
         Agreement {
             file: self.file.clone(),
             scheduler: self.scheduler.clone(),
-            controller: Some(self.controller),
-            mb_ratio: ratio(run.mb_per_s, mb(reads.bytes + writes.bytes)),
+            controller: Some(self.before.name()),
+            mb_ratio: ratio(run.mb_per_s * of_run, mb(reads.bytes + writes.bytes)),
             mean_ratio: ratio(ours.mean, kernel.mean_us()),
             p95_ratio: None,
             reads_ratio,

@@ -75,6 +75,19 @@ impl BlockLayer {
         Ok(())
     }
 
+    /// Writes a text as into the kernel's file of this name. Answers whether a controller has such a file.
+    ///
+    /// # Errors
+    ///
+    /// The controller does not take the text.
+    pub fn write_control(&mut self, now: Nanos, file: &str, text: &str) -> Result<bool, String> {
+        let written = self.corridor.links.iter_mut().find_map(|link| link.controller.write(file, text, now));
+        written.clone().transpose()?;
+        self.tick_controllers(now);
+        self.settle(now);
+        Ok(written.is_some())
+    }
+
     /// Settings of the device that can be changed while it runs: those of controllers, and the scheduler's unless a controller
     /// chooses that.
     pub fn tunables(&self) -> Vec<Tunable> {

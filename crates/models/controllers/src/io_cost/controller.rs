@@ -282,6 +282,15 @@ impl Controller for IoCost {
 
     /// `io_cost_held`: I/Os whose tasks slept. `io_cost_in_debt`: those that went on without paying. `io_cost_vrate_percent`: the
     /// rate now.
+    fn write(&mut self, file: &str, text: &str, now: Nanos) -> Option<Result<(), String>> {
+        let written = match file {
+            "io.cost.qos" => self.device.set_qos(text, now),
+            "io.cost.model" => self.device.set_model(text, now),
+            _ => return None,
+        };
+        Some(written.map_err(|why| why.to_string()))
+    }
+
     fn counters(&self, scope: Scope, count: &mut dyn FnMut(&'static str, u64)) {
         match scope {
             Scope::Device => {

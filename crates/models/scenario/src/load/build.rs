@@ -166,6 +166,7 @@ impl<'a> Builder<'a> {
         let (tenants, tenant_specs, ids) = tenants_of(scenario);
         let mut changes = Vec::new();
         change::of_scheduler(&mut changes, scenario);
+        change::of_io_cost(&mut changes, scenario);
         for tenant in &scenario.tenants {
             change::of_tenant(&mut changes, tenant, ids[tenant.name.as_str()]);
         }

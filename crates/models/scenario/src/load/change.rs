@@ -1,11 +1,11 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
-use crate::{Scenario, Task, Tenant};
+use crate::{IoCostChange, Scenario, Task, Tenant};
 use dumbwaiter_block::{Handover, Ioprio, Nanos, TenantId};
 use dumbwaiter_controllers::io_max::Rates;
 
 /// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::load::Load::threads).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The thread submits nothing more; its tasks exit when its outstanding I/O is complete.
     Stop {
@@ -40,6 +40,13 @@ pub enum Change {
         /// The new weight, relative to its siblings.
         weight: u32,
     },
+    /// io.cost gets other settings, where it is.
+    IoCost {
+        /// What is written to `io.cost.qos`.
+        qos: Option<String>,
+        /// What is written to `io.cost.model`.
+        model: Option<String>,
+    },
     /// The tenant gets other limits of io.max.
     IoMax {
         /// The tenant.
@@ -53,6 +60,12 @@ pub enum Change {
 pub(crate) fn of_scheduler(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
     let indexed = (0..).zip(&scenario.changes);
     changes.extend(indexed.map(|(index, change)| (change.at, Change::Scheduler { index, how: change.how })));
+}
+
+/// Adds the scheduled changes of io.cost.
+pub(crate) fn of_io_cost(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
+    let of = |change: &IoCostChange| (change.at, Change::IoCost { qos: change.qos.clone(), model: change.model.clone() });
+    changes.extend(scenario.kernel.io_cost_changes.iter().map(of));
 }
 
 /// Adds the scheduled changes of `task`, whose I/O `thread` does.

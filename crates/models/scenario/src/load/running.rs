@@ -315,6 +315,14 @@ impl RunningLoad {
                     }
                 }
             }
+            Change::IoCost { qos, model } => {
+                for layer in layers {
+                    // The scenario's texts have been checked; a stack without io.cost has no such file.
+                    for (file, text) in [("io.cost.qos", &qos), ("io.cost.model", &model)] {
+                        let _ = text.as_ref().map(|text| layer.write_control(now, file, text));
+                    }
+                }
+            }
             Change::IoMax { tenant, limits } => {
                 for layer in layers {
                     dumbwaiter_controllers::set_io_max(layer, now, tenant, limits);

@@ -116,7 +116,7 @@ fn a_refused_closed_loop_submits_nothing_while_it_is_elsewhere() {
 fn a_stopped_thread_a_number_of_i_os_and_the_end_leave_nothing_to_submit() {
     let reads = || Thread { depth: 8, ..thread(&[Next::Issue(READ); 8]) };
     let stop = (Nanos(7), Change::Stop { thread: 0 });
-    let mut load = RunningLoad::new(vec![reads(), reads()], vec![stop], 3);
+    let mut load = RunningLoad::new(vec![reads(), reads()], vec![stop.clone()], 3);
     assert_eq!((load.next(0, Nanos(1)), load.next(1, Nanos(1))), (submits(1), submits(1)));
     assert_eq!((load.next_change(), load.due_change(Nanos(6))), (Some(Nanos(7)), None));
     assert_eq!(load.due_change(Nanos(7)), Some(stop.1));

@@ -122,6 +122,12 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "deadline: the kernel refuses no I/Os; expected our engine (--via engine), or no deadlines".to_owned()
         );
     }
+    if let Some(change) = scenario.kernel.io_cost_changes.first() {
+        let at = change.at.as_secs_f64();
+        return Err(format!(
+            "io.cost.change at {at} s: the kernel's io.cost stays as it is during a run; expected no [[io.cost.change]]"
+        ));
+    }
     if scenario.has_controls() {
         return Err(
             "limit_iops, limit_bytes, reservation_iops, prio_class, io_max, io_latency: the kernel's io.max, io.latency and io.prio.class are not set by this \

@@ -226,6 +226,7 @@ impl<'a> ClientLoad<'a> {
                     self.order(Order::SetScheduler { scheduler, disk: 0 })?;
                 }
                 Change::IoMax { .. } => return Err(Error::refused("a served disk has no io.max")),
+                Change::IoCost { .. } => return Err(Error::refused("a served disk has no io.cost")),
                 Change::Ioprio { .. } | Change::Move { .. } => {
                     return Err(Error::refused("tasks of a served disk keep their priority and tenant"));
                 }
