@@ -14,6 +14,9 @@ use crate::suite::SuiteCase;
 
 /// A loss in a case that no gain in others makes up for, as a natural logarithm.
 const CASE_LOSS: f64 = 0.105;
+/// A case counts for no more than this, as a natural logarithm (1.5 times the latency): one does not decide for all, and its distance
+/// from the others is no doubt about them.
+const CASE_COUNTS: f64 = 0.405;
 /// Bounds are for this many alternatives together.
 const ALTERNATIVES: f64 = 3.0;
 
@@ -157,13 +160,12 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
             names.push(of.name);
         }
     }
-    let mut against: Vec<(SuiteAgainst, f64, bool)> =
-        names.iter().map(|name| one_against(name, &loads, error)).collect();
-    against.sort_by(|a, b| b.0.gain.total_cmp(&a.0.gain).then(a.0.scheduler.cmp(&b.0.scheduler)));
+    let mut against: Vec<Against> = names.iter().map(|name| one_against(name, &loads, error)).collect();
+    against.sort_by(|a, b| b.counts.total_cmp(&a.counts).then(a.found.scheduler.cmp(&b.found.scheduler)));
     let seeds = cases.iter().flat_map(|(_, r)| &r.rows).map(|row| row.replicates).max().unwrap_or(0);
-    let good = |of: &&(SuiteAgainst, f64, bool)| of.0.gain >= USEFUL_GAIN && of.1 > -HARMFUL;
-    let change = against.iter().find(|of| good(of) && !of.2);
-    let tempting = against.iter().find(good);
+    let gains = |of: &&Against| of.counts >= USEFUL_GAIN && of.found.wins > 0;
+    let change = against.iter().find(|of| gains(of) && of.at_least > -HARMFUL && !of.clearly_loses);
+    let tempting = against.iter().find(|of| gains(of) && of.clearly_loses);
     let short = answers.iter().filter(|answer| answer.decision == Decision::TooShort).count();
     let decision = match (change, tempting) {
         (Some(_), _) => Decision::Change,
@@ -173,7 +175,9 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
     };
     let model_error = cases.iter().filter_map(|(_, ranking)| ranking.verdict.model_error).fold(0.0, f64::max);
     let clear = match change {
-        Some(of) => of.0.losses == 0 && models.len() > 1 && of.1 >= HARMFUL && of.0.gain >= model_error,
+        Some(of) => {
+            of.found.losses == 0 && models.len() > 1 && of.at_least >= HARMFUL && of.found.gain >= model_error
+        }
         None => {
             let clear = |of: &ClassAnswer| of.decision == Decision::Keep && of.confidence == Confidence::Clear;
             answers.iter().all(clear) && cases.iter().all(|(_, r)| r.verdict.confidence == Confidence::Clear)
@@ -185,7 +189,7 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
         Decision::Keep if answers.iter().all(|answer| answer.decision == Decision::Keep) => Confidence::Likely,
         _ => Confidence::Open,
     };
-    let recommended = change.map(|of| of.0.scheduler.clone());
+    let recommended = change.map(|of| of.found.scheduler.clone());
     let mut found = SuiteVerdict {
         drive_class: class.to_owned(),
         decision,
@@ -196,25 +200,44 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
         loads: loads.len(),
         models: models.len(),
         seeds,
-        against: against.into_iter().map(|(of, ..)| of).collect(),
+        against: against.into_iter().map(|of| of.found).collect(),
         by_class: Vec::new(),
     };
     found.sentence = sentence(&found);
     found
 }
 
-/// An alternative over the loads, the bound of its mean gain, and whether it clearly loses over 10 % in one.
-fn one_against(name: &str, loads: &[Load<'_>], error: f64) -> (SuiteAgainst, f64, bool) {
+/// The mean of what gains count for, and its lower bound.
+fn counted(gains: &[f64], error: f64) -> (f64, f64) {
+    let n = gains.len() as f64;
+    let each = || gains.iter().map(|gain| gain.clamp(-CASE_COUNTS, CASE_COUNTS));
+    let mean = each().sum::<f64>() / n.max(1.0);
+    if gains.len() < 2 {
+        return (mean, f64::NEG_INFINITY);
+    }
+    let variance = each().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean, mean - student_quantile(1.0 - error / ALTERNATIVES, n - 1.0) * (variance / n).sqrt())
+}
+
+/// An alternative over the loads.
+struct Against {
+    found: SuiteAgainst,
+    /// The mean of what its cases count for, and its bound.
+    counts: f64,
+    at_least: f64,
+    /// It clearly loses over 10 % in one.
+    clearly_loses: bool,
+}
+
+fn one_against(name: &str, loads: &[Load<'_>], error: f64) -> Against {
     let known: Vec<(&str, Worth)> = loads.iter().filter_map(|load| Some((load.scenario, load.mean(name)?))).collect();
     let n = known.len() as f64;
     let mean = |part: fn(&Worth) -> f64| known.iter().map(|(_, of)| part(of)).sum::<f64>() / n.max(1.0);
     let gain = mean(|of| of.gain);
-    let spread = known.iter().map(|(_, of)| (of.gain - gain).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let lo = match known.len() {
-        0 => f64::NEG_INFINITY,
-        1 => known[0].1.at_least,
-        _ => gain - student_quantile(1.0 - error / ALTERNATIVES, n - 1.0) * (spread / n).sqrt(),
-    };
+    let (counts, mut at_least) = counted(&known.iter().map(|(_, of)| of.gain).collect::<Vec<_>>(), error);
+    if let [(_, of)] = known.as_slice() {
+        at_least = of.at_least;
+    }
     let wins = known.iter().filter(|(_, of)| of.gain >= USEFUL_GAIN && of.at_least > -HARMFUL).count();
     let loses = |of: &Worth| of.gain <= -USEFUL_GAIN && of.at_most < HARMFUL;
     let losses = known.iter().filter(|(_, of)| loses(of)).count();
@@ -232,7 +255,7 @@ fn one_against(name: &str, loads: &[Load<'_>], error: f64) -> (SuiteAgainst, f64
         latency_change: rounded(libm::expm1(mean(|of| of.latency))),
         throughput_change: rounded(libm::expm1(mean(|of| of.throughput))),
     };
-    (found, lo, clearly_loses)
+    Against { found, counts, at_least, clearly_loses }
 }
 
 /// `on hard disks: keep mq-deadline: …`.
@@ -352,5 +375,25 @@ fn of_all(classes: &[SuiteVerdict]) -> SuiteVerdict {
         seeds: classes.iter().map(|of| of.seeds).max().unwrap_or(0),
         against,
         by_class: classes.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gains of bfq on a hard disk, by load, in suites of ours.
+    #[test]
+    fn a_load_that_gains_far_more_is_no_doubt_about_the_others() {
+        let pays = |gains: &[f64]| {
+            let (counts, at_least) = counted(gains, 0.05);
+            counts >= USEFUL_GAIN && at_least > -HARMFUL
+        };
+        assert!(pays(&[0.27, 0.85, 0.22, 3.2]));
+        assert!(pays(&[0.27, 0.30, 0.22, 0.25]));
+        assert!(!pays(&[0.0, 0.0, 0.01, 3.2]), "one load decides for all");
+        assert!(!pays(&[1.6, 2.5, 0.0, -0.25]));
+        assert!(!pays(&[0.01, -0.01, 0.02, 0.0]), "a change among equals");
+        assert_eq!(counted(&[], 0.05).0, 0.0);
     }
 }
