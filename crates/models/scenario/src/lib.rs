@@ -360,7 +360,8 @@ impl Scenario {
                 || controls.io_latency.is_some()
                 || controls.io_weight.is_some()
         };
-        self.host.cgroup_writeback.unwrap_or_else(|| self.tenants.iter().any(in_cgroup_v2))
+        let io_cost = self.kernel.controls.io_cost.is_some_and(|settings| settings.enabled);
+        self.host.cgroup_writeback.unwrap_or_else(|| io_cost || self.tenants.iter().any(in_cgroup_v2))
     }
 
     /// Has any tenant a limit, a reservation or a priority class?
