@@ -38,7 +38,14 @@ fn job_files(about: &Value, name: &str) -> Vec<FioFile> {
 
 /// The first I/Os of a job whose I/Os complete at once.
 fn sequence(job: &FioJob) -> Vec<Io> {
-    let context = BuildContext { seed: 1, capacity_sectors: CAPACITY_SECTORS, first_sector: 0, job: 0, instance: 0, replicate: 0 };
+    let context = BuildContext {
+        seed: 1,
+        capacity_sectors: CAPACITY_SECTORS,
+        first_sector: 0,
+        job: 0,
+        instance: 0,
+        replicate: 0,
+    };
     let mut workload = job.spec.build(context).unwrap();
     let (mut now, mut ios) = (Nanos::ZERO, Vec::new());
     while ios.len() < MOST {

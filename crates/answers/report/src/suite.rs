@@ -67,12 +67,10 @@ pub(crate) fn suite_grids(document: &Document) -> Option<Vec<Grid>> {
     if suite.name.is_empty() {
         grids.push(Grid::of("What the named scheduler does", figures(document, suite)));
     }
-    grids.extend([
-        Grid::of(
-            "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
-            totals(suite, true),
-        ),
-    ]);
+    grids.extend([Grid::of(
+        "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
+        totals(suite, true),
+    )]);
     Some(grids)
 }
 

@@ -132,7 +132,8 @@ impl FioScenario {
             _ => {}
         }
         if whole.duration.is_none() {
-            notes.push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
+            notes
+                .push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
         }
         let numbers: BTreeSet<u32> = jobs.iter().map(|job| job.stage).collect();
         let mut names = DistinctNames::default();
@@ -331,7 +332,10 @@ mod tests {
     fn a_job_is_on_one_drive_or_goes_over_all() {
         let (both, notes) = of(&[("a", "/dev/sdb:/dev/sdc"), ("b", "/dev/sdc:/dev/sdb"), ("c", "/dev/sdc")]);
         assert_eq!(drives_of(&both), (2, vec![None, None, Some(2)]));
-        assert!(notes[2].ends_with("/dev/sdb, /dev/sdc are 2 drives of the model, each with a scheduler and tags of its own"));
+        assert!(
+            notes[2]
+                .ends_with("/dev/sdb, /dev/sdc are 2 drives of the model, each with a scheduler and tags of its own")
+        );
         let (mut each, _) = of(&[("a", "/dev/sdb"), ("b", "/dev/sdc"), ("c", "/dev/sdb")]);
         assert_eq!(drives_of(&each), (2, vec![Some(1), Some(2), Some(1)]));
         each.stand_for_all_drives();

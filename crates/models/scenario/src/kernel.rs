@@ -4,8 +4,8 @@ use dumbwaiter_block::{Nanos, TenantId};
 use dumbwaiter_controllers::io_cost::Settings;
 use dumbwaiter_controllers::io_max::{Rates, Release};
 use dumbwaiter_controllers::{KernelControls, LatencyTarget, PrioClass, TenantControls, WbtTarget};
-use dumbwaiter_workloads::generate::Mix;
 use dumbwaiter_text::units::format_time;
+use dumbwaiter_workloads::generate::Mix;
 use serde::de::Error as _;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -287,7 +287,10 @@ mod tests {
     fn changes_of_io_cost_come_back_and_are_checked_in_their_order() {
         let with = |changes: &str| {
             let task = "[[task]]\nname = \"t\"\nrw = \"read\"\n";
-            Scenario::from_toml(&format!("duration = \"9s\"\n[io.cost]\nqos = \"min=50 max=60\"\n{changes}\n{task}"), "s.toml")
+            Scenario::from_toml(
+                &format!("duration = \"9s\"\n[io.cost]\nqos = \"min=50 max=60\"\n{changes}\n{task}"),
+                "s.toml",
+            )
         };
         let scenario = with(
             "[[io.cost.change]]\nat = \"2s\"\nqos = \"max=100\"\n[[io.cost.change]]\nat = 4\nqos = \"min=90\"\nmodel = \"rbps=1000000\"\n",

@@ -35,7 +35,7 @@ pub enum RunsOn {
 
 /// What a kernel has to keep tenants apart, and `headway`; of limits and targets several, for the front of latency and throughput.
 const ISOLATION: &str = "none,none+io.max=25%,none+io.max=50%,none+io.max=75%,none+io.latency,\
-    none+io.cost,none+io.cost:qos=rpct=95 rlat=500 min=25 max=100,none+io.cost:qos=rpct=95 rlat=200 min=10 max=100,mq-deadline+io.prio.class,bfq,headway";
+    none+io.cost,none+io.cost:qos=rpct=95 rlat=500 min=25 max=100,none+io.cost:qos=rpct=95 rlat=200 min=10 max=100,mq-deadline+io.prio.class,bfq,headway,headway:give_up_percent=50,headway:give_up_percent=25";
 
 macro_rules! named {
     ($name:literal) => {

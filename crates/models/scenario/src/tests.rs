@@ -35,14 +35,28 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
         scenario.validate(&anything, &anything).unwrap_or_else(|e| panic!("{path}: {e}"));
         for (_, task) in scenario.tasks() {
             if let Work::App(app) = &task.work {
-                let build = BuildContext { seed: 1, capacity_sectors: 500_118_192, first_sector: 0, job: 0, instance: 0, replicate: 0 };
+                let build = BuildContext {
+                    seed: 1,
+                    capacity_sectors: 500_118_192,
+                    first_sector: 0,
+                    job: 0,
+                    instance: 0,
+                    replicate: 0,
+                };
                 let context =
                     dumbwaiter_workloads::applications::AppContext { build, warmup: scenario.warmup, cache: None };
                 app.build(&context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
             }
             let Work::Job(job) = &task.work else { continue };
             for instance in 0..task.count {
-                let context = BuildContext { seed: 1, capacity_sectors: 100_000_000, first_sector: 0, job: 0, instance, replicate: 0 };
+                let context = BuildContext {
+                    seed: 1,
+                    capacity_sectors: 100_000_000,
+                    first_sector: 0,
+                    job: 0,
+                    instance,
+                    replicate: 0,
+                };
                 job.build(context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
             }
         }

@@ -58,7 +58,9 @@ fn sentence(load: &Load) -> String {
         n if *n < 4.0 => "few wait at once: a scheduler matters little, or in bursts",
         _ => "requests wait there: a scheduler can matter",
     };
-    format!("{name}: {per_second:.0} I/Os a second of {kib:.0} KiB, {in_flight:.1} in flight, {busy_percent:.0} % busy: {means}")
+    format!(
+        "{name}: {per_second:.0} I/Os a second of {kib:.0} KiB, {in_flight:.1} in flight, {busy_percent:.0} % busy: {means}"
+    )
 }
 
 #[cfg(test)]
@@ -82,7 +84,9 @@ mod tests {
     #[test]
     fn sar_and_decimal_commas_are_read_and_other_tables_are_not() {
         let sar = "12:00:01 DEV tps rkB/s wkB/s dkB/s areq-sz aqu-sz await %util\n12:00:02 nvme0n1 20,00 40,00 40,00 0,00 4,00 2,00 1,00 50,00\n";
-        assert!(load_figures(sar).unwrap().starts_with("nvme0n1: 20 I/Os a second of 4 KiB, 2.0 in flight, 50 % busy: few"));
+        assert!(
+            load_figures(sar).unwrap().starts_with("nvme0n1: 20 I/Os a second of 4 KiB, 2.0 in flight, 50 % busy: few")
+        );
         for text in ["Device tps kB_read/s\nsda 1 2\n", "Device aqu-sz %util\n", "Device aqu-sz %util\nsda nan\n", ""] {
             assert_eq!(load_figures(text), None, "{text}");
         }

@@ -421,7 +421,9 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
             Err(Error::bad(&input_path, "1".into(), "a result", "a trace; `dumbwaiter report` prints results"))
         }
         None => match summaries::find(start) {
-            Some(summaries::Found { tool, tells, figures }) => Err(Error::Summary { path: input_path, tool, tells, figures }),
+            Some(summaries::Found { tool, tells, figures }) => {
+                Err(Error::Summary { path: input_path, tool, tells, figures })
+            }
             None => {
                 let proposal = guess::columns_of(&first_lines(start, all));
                 Err(Error::Unknown { path: input_path, start: shown, proposal })

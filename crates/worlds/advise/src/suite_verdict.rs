@@ -175,9 +175,7 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
     };
     let model_error = cases.iter().filter_map(|(_, ranking)| ranking.verdict.model_error).fold(0.0, f64::max);
     let clear = match change {
-        Some(of) => {
-            of.found.losses == 0 && models.len() > 1 && of.at_least >= HARMFUL && of.found.gain >= model_error
-        }
+        Some(of) => of.found.losses == 0 && models.len() > 1 && of.at_least >= HARMFUL && of.found.gain >= model_error,
         None => {
             let clear = |of: &ClassAnswer| of.decision == Decision::Keep && of.confidence == Confidence::Clear;
             answers.iter().all(clear) && cases.iter().all(|(_, r)| r.verdict.confidence == Confidence::Clear)

@@ -143,7 +143,9 @@ fn add_controller(
             scenario.kernel.controls.wbt = Some(if us == 0 { WbtTarget::Off } else { WbtTarget::Us(us) });
             Ok(())
         }
-        Before::Controller(Recorded::IoMax) => limit_groups(scenario, about).and_then(|()| change_limits(scenario, &events.rows)),
+        Before::Controller(Recorded::IoMax) => {
+            limit_groups(scenario, about).and_then(|()| change_limits(scenario, &events.rows))
+        }
         Before::Controller(Recorded::IoCost) => {
             let text = |key: &str| crate::controllers::text_of(about.get(key));
             let settings = IoCostSettings::default().with_model(&text("model")).map_err(|e| format!("model: {e}"))?;
@@ -375,8 +377,7 @@ impl ControllerCase {
         let seconds = (self.kernel.until - self.kernel.from).as_secs_f64();
         let (reads, writes) = (self.kernel.reads, self.kernel.writes);
         // fio begins its stages one after the other with pauses of its own: the number counts, and each read's time.
-        let (of_run, seconds) =
-            if self.before == Before::ReadAhead { (run.duration_s, 1.0) } else { (1.0, seconds) };
+        let (of_run, seconds) = if self.before == Before::ReadAhead { (run.duration_s, 1.0) } else { (1.0, seconds) };
         let mb = |bytes: u64| bytes as f64 / seconds / 1e6;
         let reads_ratio = (reads.ios > 0).then(|| ratio(run.read.iops * of_run, reads.ios as f64 / seconds));
         // What reaches the device: of buffered writers what is written back.

@@ -361,7 +361,8 @@ fn job_thread(
     let workload = job.build(context)?;
     Ok(match cache {
         Some(cache) if !job.direct => {
-            let (start, length) = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
+            let (start, length) =
+                job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
             let start = start.saturating_add(context.first_sector.saturating_mul(SECTOR_BYTES));
             let workload = cache.buffered(workload, (start, length), advice(job));
             Thread { workload, depth: cache_depth, mode: Mode::Each, ..Thread::idle() }

@@ -64,7 +64,8 @@ pub(crate) fn of_scheduler(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenar
 
 /// Adds the scheduled changes of io.cost.
 pub(crate) fn of_io_cost(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
-    let of = |change: &IoCostChange| (change.at, Change::IoCost { qos: change.qos.clone(), model: change.model.clone() });
+    let of =
+        |change: &IoCostChange| (change.at, Change::IoCost { qos: change.qos.clone(), model: change.model.clone() });
     changes.extend(scenario.kernel.io_cost_changes.iter().map(of));
 }
 

@@ -99,12 +99,57 @@ pub(super) struct Depth {
     reviewed: Nanos,
     /// Shares of the tenants that had something outstanding before the last review, together.
     pub(super) active_share: u64,
+    rates: Rates,
+}
+
+/// How the depth follows the shares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Following {
+    /// Does it?
+    pub(super) shares: bool,
+    /// Part of the throughput that may be given up for them, in percent.
+    pub(super) give_up_percent: u64,
+}
+
+/// At the whole depth the best rate falls by a part of two to this power in a review: the load may have changed.
+const FORGETS: u32 = 6;
+
+/// What the device does, to tell what a smaller depth gives up: service a second, in the units of accounts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    /// Over about four reviews.
+    now: u64,
+    /// The best of late.
+    best: u64,
+}
+
+impl Rates {
+    /// Counts a review. `whole`: the depth was not reduced.
+    fn count(&mut self, served: u64, span_ns: u64, whole: bool) {
+        let rate = (u128::from(served) * 1_000_000_000 / u128::from(span_ns.max(1))) as u64;
+        self.now = if self.best == 0 { rate } else { self.now - self.now / 4 + rate / 4 };
+        let kept = self.best - if whole { self.best >> FORGETS } else { 0 };
+        self.best = kept.max(self.now);
+    }
+
+    /// Is so much of the best rate given up already?
+    fn gives_up(&self, percent: u64) -> bool {
+        u128::from(self.now) * 100 <= u128::from(self.best) * u128::from(100 - percent.min(100))
+    }
 }
 
 impl Depth {
     pub(super) fn new(max: u32) -> Depth {
         let max = max.max(1);
-        Depth { max, current: max, accounts: Vec::new(), completions: 0, reviewed: Nanos::ZERO, active_share: 0 }
+        Depth {
+            max,
+            current: max,
+            accounts: Vec::new(),
+            completions: 0,
+            reviewed: Nanos::ZERO,
+            active_share: 0,
+            rates: Rates::default(),
+        }
     }
 
     /// The device may hold another number of requests.
@@ -132,19 +177,21 @@ impl Depth {
 
     /// Counts a completion; reviews the shares after enough of them.
     #[inline]
-    pub(super) fn completed(&mut self, shares: &Hierarchy, follow_shares: bool, now: Nanos) {
+    pub(super) fn completed(&mut self, shares: &Hierarchy, follow: Following, now: Nanos) {
         self.completions += 1;
         if self.completions >= REVIEW_COMPLETIONS.max(self.accounts.len() as u32) {
             self.completions = 0;
-            self.review(shares, follow_shares, now);
+            self.review(shares, follow, now);
         }
     }
 
     /// Compares what the tenants got with their shares, and moves the depth.
     #[cold]
-    fn review(&mut self, shares: &Hierarchy, follow_shares: bool, now: Nanos) {
+    fn review(&mut self, shares: &Hierarchy, follow: Following, now: Nanos) {
         let span = now.since(self.reviewed).0;
         self.reviewed = now;
+        let served = self.accounts.iter().map(|account| account.served).sum();
+        self.rates.count(served, span, self.current == self.max);
         let got = |(tenant, account): (usize, &Account)| {
             u128::from(account.served) * u128::from(WHOLE) / u128::from(shares.share(tenant).max(1))
         };
@@ -175,9 +222,10 @@ impl Depth {
             account.empty = Nanos::ZERO;
         }
         // A tenant that lags, but gets its share now, needs no smaller depth, only time.
-        if any_short && follow_shares {
+        let enough = follow.give_up_percent < 100 && self.rates.gives_up(follow.give_up_percent);
+        if any_short && follow.shares && !enough {
             self.current = (self.current * 3 / 4).max(1);
-        } else if !any_behind || !follow_shares {
+        } else if !any_behind || !follow.shares || enough {
             self.current = (self.current + 1).min(self.max);
         }
     }

@@ -284,6 +284,8 @@ impl Headway {
             Some(slice) if slice.owner == task || waiting == 0 || now < slice.preemptible_from => Reserved::Nothing,
             _ if !self.shares.is_first(task) => Reserved::Nothing,
             _ if waiting > 0 => Reserved::Serve(task),
+            // The device is not kept idle where little may be given up.
+            _ if !self.rotational && !self.settings.gives_up_all() => Reserved::Nothing,
             _ if in_device > 0 => Reserved::Wait(now + FULL_DEVICE_RECHECK),
             _ => Reserved::Wait(until),
         }
@@ -425,10 +427,15 @@ impl Scheduler for Headway {
             if slice.owner == node || slice.owner == tenant_node(tenant) {
                 slice.idle_until = ctx.now + patience;
             }
-        } else if account.behind && self.depth.current <= 2 && account.waiting == 0 && account.in_device == 0 {
+        } else if account.behind
+            && self.depth.current <= 2
+            && self.settings.gives_up_all()
+            && account.waiting == 0
+            && account.in_device == 0
+        {
             self.exclusive = Some(ExclusiveSlice::of_tenant(tenant_node(tenant), patience, ctx.now));
         }
-        self.depth.completed(&self.shares, self.settings.follow_shares, ctx.now);
+        self.depth.completed(&self.shares, self.settings.following(), ctx.now);
         self.waiting > 0
     }
 

@@ -2,6 +2,7 @@
 
 use dumbwaiter_block::{Nanos, Tunable};
 
+use super::depth::Following;
 use crate::settings::{settings, tunables, with_defaults};
 
 settings! {
@@ -15,6 +16,9 @@ settings! {
     batch: "requests", 1, 1024, 64, "reads or writes in a row on flash while both are queued" => (batch);
     low_latency: "0 or 1", 0, 1, 1, "prefer fresh tasks within their tenant" => (low_latency);
     follow_shares: "0 or 1", 0, 1, 1, "reduce the queue depth while a tenant is behind its share" => (follow_shares);
+    give_up_percent: "%", 0, 100, 100,
+        "throughput that may be given up for the share of a tenant that keeps no backlog; 100: its share, whatever that costs"
+        => (give_up_percent);
     hold_us: "us", 0, 100_000, 0,
         "longest time on flash for which a tenant ahead of its share waits for one that is behind and ran empty; 0: it goes on"
         => (hold_us);
@@ -35,6 +39,7 @@ pub(super) struct Settings {
     pub(super) batch: u64,
     pub(super) low_latency: bool,
     pub(super) follow_shares: bool,
+    pub(super) give_up_percent: u64,
     hold_us: u64,
     run_kib: u64,
     join_kib: u64,
@@ -52,6 +57,15 @@ impl Settings {
     /// How long the device idles for an expected request.
     pub(super) fn patience(&self, rotational: bool) -> Nanos {
         Nanos::from_us(if rotational { self.patience_us } else { self.flash_patience_us })
+    }
+
+    /// Is any throughput given up for a share?
+    pub(super) fn gives_up_all(&self) -> bool {
+        self.give_up_percent == 100
+    }
+
+    pub(super) fn following(&self) -> Following {
+        Following { shares: self.follow_shares, give_up_percent: self.give_up_percent }
     }
 
     /// How long a tenant that is ahead waits for one that ran empty.

@@ -193,7 +193,8 @@ mod tests {
     use super::*;
 
     fn context(seed: u64) -> AppContext {
-        let build = BuildContext { seed, capacity_sectors: 500_118_192, first_sector: 0, job: 0, instance: 0, replicate: 0 };
+        let build =
+            BuildContext { seed, capacity_sectors: 500_118_192, first_sector: 0, job: 0, instance: 0, replicate: 0 };
         AppContext { build, warmup: Nanos::ZERO, cache: None }
     }
 

@@ -28,7 +28,14 @@ fn every_job_file_of_the_recordings_parses() {
             let file = parse(entry["job"].as_str().unwrap(), &path.display().to_string(), &Outside::NOTHING);
             let file = file.unwrap_or_else(|e| panic!("{e}"));
             for job in &file.jobs {
-                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, first_sector: 0, job: 0, instance: 0, replicate: 0 };
+                let context = BuildContext {
+                    seed: 1,
+                    capacity_sectors: 8 << 21,
+                    first_sector: 0,
+                    job: 0,
+                    instance: 0,
+                    replicate: 0,
+                };
                 job.spec.build(context).unwrap_or_else(|e| panic!("{}: {}: {e}", path.display(), job.name));
                 assert!(job.placed && job.spec.longest().is_some());
             }

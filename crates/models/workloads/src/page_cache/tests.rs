@@ -11,7 +11,8 @@ fn job(options: &[(&str, &str)]) -> Box<dyn Workload> {
     for (key, value) in options {
         job.set(key, value, Prefixes::Plain).unwrap();
     }
-    job.build(BuildContext { seed: 1, capacity_sectors: 1 << 24, first_sector: 0, job: 0, instance: 0, replicate: 0 }).unwrap()
+    job.build(BuildContext { seed: 1, capacity_sectors: 1 << 24, first_sector: 0, job: 0, instance: 0, replicate: 0 })
+        .unwrap()
 }
 
 fn cache(bytes: u64) -> PageCache {

@@ -141,7 +141,9 @@ pub(super) fn change(
             // Without cgroups the kernel cannot tell tenants apart: a note says so.
             (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
             // A worker stops by itself; a run that exchanges its scheduler, or has limits, is refused before.
-            (Change::Stop { .. } | Change::Scheduler { .. } | Change::IoMax { .. } | Change::IoCost { .. }, _) => Ok(()),
+            (Change::Stop { .. } | Change::Scheduler { .. } | Change::IoMax { .. } | Change::IoCost { .. }, _) => {
+                Ok(())
+            }
         };
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
     }

@@ -144,3 +144,24 @@ fn a_program_starts_as_quickly_as_under_bfq_beside_readers() {
         assert!(ours.2 > 0.95 * theirs.2, "{background} on {device}: {} MB/s, bfq {} MB/s", ours.2, theirs.2);
     }
 }
+
+#[test]
+fn what_is_given_up_for_a_tenant_without_a_backlog_can_be_bounded() {
+    let one = |name: &str, job: &str| {
+        format!("[[tenant]]\nname = \"{name}\"\n[[tenant.task]]\nname = \"j\"\nrw = \"randread\"\n{job}\n")
+    };
+    let deep: String = (0..4).map(|i| one(&format!("deep{i}"), "bs = \"64k\"\niodepth = 32")).collect();
+    let toml = format!("duration = \"2s\"\nwarmup = \"1s\"\n{}{deep}", one("first", "bs = \"4k\""));
+    let of = |scheduler: &str| run(&toml, "ssd:nvme-tlc", scheduler);
+    let (none, strict) = (of("none"), of("headway"));
+    let p99 = |result: &RunResult| result.tenants[0].latency_us.p99;
+    // As much as the first tenant takes is what each of the others may have.
+    assert!(strict.mb_per_s < 0.25 * none.mb_per_s, "{} {}", strict.mb_per_s, none.mb_per_s);
+    for percent in [10, 25, 50] {
+        let bounded = of(&format!("headway:give_up_percent={percent}"));
+        let kept = bounded.mb_per_s / none.mb_per_s;
+        let asked = 1.0 - f64::from(percent) / 100.0;
+        assert!((asked - 0.05..asked + 0.1).contains(&kept), "{percent}: {kept}");
+        assert!(p99(&bounded) < 0.4 * p99(&none), "{percent}: {} {}", p99(&bounded), p99(&none));
+    }
+}
