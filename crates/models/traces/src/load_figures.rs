@@ -20,7 +20,7 @@ pub(crate) fn load_figures(text: &str) -> Option<String> {
             && words.any(|word| word.trim_end_matches(':') == "Device" || word == "DEV")
     };
     let lines: Vec<&str> = text.lines().collect();
-    let at = lines.iter().rposition(|line| is_header(&line))?;
+    let at = lines.iter().rposition(is_header)?;
     let names: Vec<&str> = lines[at].split_whitespace().map(|name| name.trim_end_matches(':')).collect();
     let rows = lines[at + 1..].iter().take_while(|line| !line.trim().is_empty());
     let mut loads: Vec<Load> = rows.filter_map(|line| load(&names, line)).collect();

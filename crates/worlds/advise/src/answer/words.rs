@@ -186,7 +186,10 @@ impl Words<'_> {
                 let turn = self.turn(of).map_or(String::new(), |at| {
                     let side = if of.latency < 0.0 { "less" } else { "more" };
                     let incumbent = self.name(self.incumbent());
-                    format!("; keep {incumbent} if half the latency is worth {side} than {}", rate_text(at))
+                    format!(
+                        "; keep {incumbent} if half the latency is worth {side} than {} of the throughput",
+                        rate_text(at)
+                    )
                 });
                 format!("{}{turn}", self.trade(pick))
             }
@@ -393,9 +396,11 @@ impl Words<'_> {
         } else {
             match self.turn(of) {
                 Some(at) if of.latency < 0.0 => {
-                    format!("take it if half the latency is worth more than {}", rate_text(at))
+                    format!("take it if half the latency is worth more than {} of the throughput", rate_text(at))
                 }
-                Some(at) => format!("take it if half the latency is worth less than {}", rate_text(at)),
+                Some(at) => {
+                    format!("take it if half the latency is worth less than {} of the throughput", rate_text(at))
+                }
                 None if of.gain < 0.0 => "worse".to_owned(),
                 None => return format!("{line}."),
             }
