@@ -1,6 +1,6 @@
 //! The table of several scenarios: a line for each, and the schedulers over all of them.
 
-use dumbwaiter_advise::{Decision, Document, Suite, SuiteLine, SuiteTotal};
+use dumbwaiter_advise::{Axes, Decision, Document, Suite, SuiteLine, SuiteTotal};
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
 use crate::grid::Grid;
@@ -117,10 +117,11 @@ pub(crate) fn figures(document: &Document, suite: &Suite) -> Cells {
     ];
     let row = |line: &SuiteLine| {
         let named = line.recommended.as_ref().unwrap_or(&line.incumbent);
-        let of_line = |run: &&RunResult| {
-            run.device == line.case.device && run.variant == line.case.variant && run.scheduler == *named
-        };
-        let runs: Vec<&RunResult> = document.runs.iter().filter(of_line).collect();
+        let of_line = |run: &&RunResult| run.device == line.case.device && run.variant == line.case.variant;
+        let of_case = document.runs.iter().filter(of_line);
+        let axes = Axes::of(of_case.map(|run| (run.via.as_str(), run.completion.as_str())));
+        let is_named = |run: &&RunResult| axes.name(&run.scheduler, &run.via, &run.completion) == *named;
+        let runs: Vec<&RunResult> = document.runs.iter().filter(of_line).filter(is_named).collect();
         let mean = |of: fn(&RunResult) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / runs.len() as f64;
         vec![
             drive(&line.case.drive_class, &line.case.device),

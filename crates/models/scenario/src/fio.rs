@@ -125,10 +125,7 @@ impl FioScenario {
         let whole = scenario(stem.unwrap_or_default(), jobs, &tasks, number);
         match simulated.len() {
             _ if drives.is_none() => notes.push(format!("{path}: {PARTS}")),
-            2.. => notes.push(format!(
-                "{path}: {} are {number} drives of the model, each with a scheduler and tags of its own",
-                simulated.join(", ")
-            )),
+            2.. => notes.push(format!("{path}: {} are {number} {OF_MODEL}", simulated.join(", "))),
             _ => {}
         }
         if whole.duration.is_none() {
@@ -241,6 +238,9 @@ fn tasks(jobs: &[FioJob], drives: &[String]) -> Vec<Placed> {
 
 /// What is said of drives that one device stands for.
 pub const PARTS: &str = "one device stands for its drives; for a job on several they are equal parts of it";
+
+/// What is said of drives that are simulated each.
+pub const OF_MODEL: &str = "drives of the model, each with a scheduler and tags of its own";
 
 /// Drives that the jobs of a file name, in the order of the file: each job is on one of them or goes over all. `None`: they cannot be
 /// simulated so, or are too many.

@@ -9,7 +9,7 @@ use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::{nearest, suggest};
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_scenario::fio::{FioScenario, PARTS};
+use dumbwaiter_scenario::fio::{FioScenario, OF_MODEL, PARTS};
 use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
@@ -359,6 +359,7 @@ fn fio_scenario(input: &Path, overrides: &Overrides) -> Result<FioScenario, Read
     let mut read = FioScenario::read(&text, &path, &|name| std::env::var(name).ok())?;
     if overrides.real_drive && read.whole.drives > 1 {
         read.stages.iter_mut().chain([&mut read.whole]).for_each(Scenario::stand_for_all_drives);
+        read.notes.retain(|note| !note.ends_with(OF_MODEL));
         read.notes.push(format!("{path}: {PARTS}"));
     }
     Ok(read)
