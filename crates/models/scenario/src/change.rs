@@ -1,4 +1,4 @@
-//! Scheduled changes of weights, priorities, membership and the scheduler.
+//! Scheduled changes of weights, priorities, membership, io.cost and the scheduler.
 
 use dumbwaiter_block::{Handover, Ioprio, Nanos};
 use dumbwaiter_controllers::io_max::{Rates, limits_text};
@@ -43,6 +43,46 @@ pub struct SchedulerChange {
     pub scheduler: SchedulerSpec,
     /// How requests under way pass to it.
     pub how: Handover,
+}
+
+/// A scheduled change of io.cost: texts as they are written to the kernel's files. What a text does not name stays.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileIoCostChange")]
+pub struct IoCostChange {
+    /// Time since the start of the run, warm-up included.
+    pub at: Nanos,
+    /// For `io.cost.qos`.
+    pub qos: Option<String>,
+    /// For `io.cost.model`.
+    pub model: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileIoCostChange {
+    at: Time,
+    qos: Option<String>,
+    model: Option<String>,
+}
+
+impl From<FileIoCostChange> for IoCostChange {
+    fn from(file: FileIoCostChange) -> IoCostChange {
+        IoCostChange { at: file.at.0, qos: file.qos, model: file.model }
+    }
+}
+
+impl Serialize for IoCostChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 3)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        for (key, text) in [("qos", &self.qos), ("model", &self.model)] {
+            match text {
+                Some(text) => change.serialize_field(key, text)?,
+                None => change.skip_field(key)?,
+            }
+        }
+        change.end()
+    }
 }
 
 #[derive(Deserialize)]

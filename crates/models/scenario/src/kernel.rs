@@ -7,11 +7,10 @@ use dumbwaiter_controllers::{KernelControls, LatencyTarget, PrioClass, TenantCon
 use dumbwaiter_text::units::format_time;
 use dumbwaiter_workloads::generate::Mix;
 use serde::de::Error as _;
-use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::change::IoCostChange;
 use crate::load::Change;
-use crate::value::Time;
 use crate::{Scenario, Work};
 
 /// The kernel.
@@ -21,40 +20,6 @@ pub struct Kernel {
     pub controls: KernelControls,
     /// Scheduled changes of io.cost, under the stacks that have it.
     pub io_cost_changes: Vec<IoCostChange>,
-}
-
-/// A scheduled change of io.cost: texts as they are written to the kernel's files. What a text does not name stays.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IoCostChange {
-    /// Time since the start of the run, warm-up included.
-    pub at: Nanos,
-    /// For `io.cost.qos`.
-    pub qos: Option<String>,
-    /// For `io.cost.model`.
-    pub model: Option<String>,
-}
-
-/// `[[io.cost.change]]` of a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileCostChange {
-    at: Time,
-    qos: Option<String>,
-    model: Option<String>,
-}
-
-impl Serialize for FileCostChange {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut change = serializer.serialize_struct("change", 3)?;
-        change.serialize_field("at", &format_time(self.at.0))?;
-        for (key, text) in [("qos", &self.qos), ("model", &self.model)] {
-            match text {
-                Some(text) => change.serialize_field(key, text)?,
-                None => change.skip_field(key)?,
-            }
-        }
-        change.end()
-    }
 }
 
 /// `[kernel]` of a file.
@@ -85,7 +50,7 @@ pub(crate) struct FileCost {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     qos: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    change: Vec<FileCostChange>,
+    change: Vec<IoCostChange>,
 }
 
 fn yes() -> bool {
@@ -146,15 +111,16 @@ impl Kernel {
                 settings = settings.with_qos(text).map_err(|why| fail("qos", why.to_string()))?;
             }
             controls.io_cost = Some(Settings { enabled: cost.enable, ..settings });
-            for FileCostChange { at, qos, model } in cost.change {
-                let fail = |why: String| fail("change", format!("at {}: {why}", format_time(at.0)));
-                if qos.is_none() && model.is_none() {
+            for change in cost.change {
+                let fail = |why: String| fail("change", format!("at {}: {why}", format_time(change.at)));
+                if change.qos.is_none() && change.model.is_none() {
                     return Err(fail("changes nothing; give it a qos or a model".to_owned()));
                 }
                 // They follow each other in time, so that the whole is valid at each of them.
-                settings = settings.with_qos(qos.as_deref().unwrap_or("")).map_err(|why| fail(why.to_string()))?;
-                settings = settings.with_model(model.as_deref().unwrap_or("")).map_err(|why| fail(why.to_string()))?;
-                io_cost_changes.push(IoCostChange { at: at.0, qos, model });
+                let [qos, model] = [&change.qos, &change.model].map(|text| text.as_deref().unwrap_or(""));
+                settings = settings.with_qos(qos).map_err(|why| fail(why.to_string()))?;
+                settings = settings.with_model(model).map_err(|why| fail(why.to_string()))?;
+                io_cost_changes.push(change);
             }
             if !io_cost_changes.is_sorted_by(|a, b| a.at < b.at) {
                 return Err(fail("change", "the changes are not in the order of their times".to_owned()));
@@ -176,12 +142,7 @@ impl Kernel {
         let after = |text: String, word: &str| text.split_once(word).map(|(_, rest)| rest.to_owned());
         let model = settings.user_model.then(|| after(settings.model_text(), "model=linear ")).flatten();
         let qos = settings.user_qos.then(|| after(settings.qos_text(), "ctrl=user ")).flatten();
-        let of = |change: &IoCostChange| FileCostChange {
-            at: Time(change.at),
-            qos: change.qos.clone(),
-            model: change.model.clone(),
-        };
-        let change = self.io_cost_changes.iter().map(of).collect();
+        let change = self.io_cost_changes.clone();
         Some(FileIo { cost: FileCost { enable: settings.enabled, model, qos, change } })
     }
 }

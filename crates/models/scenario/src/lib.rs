@@ -30,10 +30,10 @@ pub use dumbwaiter_controllers::{KernelControls, WbtTarget, io_cost::Settings as
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
-pub use change::{SchedulerChange, TaskChange, TenantChange};
+pub use change::{IoCostChange, SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use file::{TEXT_BYTES_MAX, read_text};
-pub use kernel::{IoCostChange, Kernel};
+pub use kernel::Kernel;
 pub use rows::Rows;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};

@@ -1,6 +1,7 @@
 //! Scheduled changes of weights, priorities, membership and the scheduler.
 
-use crate::{IoCostChange, Scenario, Task, Tenant};
+use crate::change::IoCostChange;
+use crate::{Scenario, Task, Tenant};
 use dumbwaiter_block::{Handover, Ioprio, Nanos, TenantId};
 use dumbwaiter_controllers::io_max::Rates;
 
