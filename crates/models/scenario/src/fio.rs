@@ -138,12 +138,21 @@ impl FioScenario {
             let jobs: Vec<FioJob> = jobs.iter().filter(|job| job.stage == *stage).cloned().collect();
             let mut tasks: Vec<_> = tasks.iter().filter(|(_, _, task)| task.stage == *stage).cloned().collect();
             tasks.iter_mut().for_each(|(_, _, task)| task.stage = 0);
-            let name = jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>().join(" + ");
-            scenario(names.distinct(name), &jobs, &tasks, number)
+            scenario(names.distinct(stage_name(&jobs)), &jobs, &tasks, number)
         };
         let stages = if numbers.len() < 2 { Vec::new() } else { numbers.iter().map(alone).collect() };
         Ok(FioScenario { whole, stages, notes, drives: named_drives(jobs) })
     }
+}
+
+/// `a + b`, or `a + b + 3 more`.
+fn stage_name(jobs: &[FioJob]) -> String {
+    const SHOWN: usize = 3;
+    let mut names: Vec<String> = jobs.iter().take(SHOWN).map(|job| job.name.clone()).collect();
+    if jobs.len() > SHOWN {
+        names.push(format!("{} more", jobs.len() - SHOWN));
+    }
+    names.join(" + ")
 }
 
 /// Drives that jobs name, each once.

@@ -322,12 +322,15 @@ impl Experiment {
     /// As [`Experiment::read`].
     pub(crate) fn stages(path: &Path, overrides: &Overrides, goal: Goal) -> Result<Vec<Experiment>, ReadError> {
         let read = fio_scenario(path, overrides)?;
-        let one = |stage: Scenario| {
-            let experiment = Experiment::of(stage, overrides, goal)?;
-            let command = overrides.command(&[path.to_owned()], goal);
-            Ok(Experiment { notes: read.notes.clone(), drives: read.drives.clone(), command, ..experiment })
-        };
-        read.stages.into_iter().map(one).collect()
+        let command = overrides.command(&[path.to_owned()], goal);
+        let one =
+            |stage: Scenario| Ok(Experiment { command: command.clone(), ..Experiment::of(stage, overrides, goal)? });
+        let mut stages = read.stages.into_iter().map(one).collect::<Result<Vec<_>, ReadError>>()?;
+        // What there is to say of the file is said once.
+        if let Some(first) = stages.first_mut() {
+            (first.notes, first.drives) = (read.notes, read.drives);
+        }
+        Ok(stages)
     }
 
     /// Traces that are in memory, each with a name of its own. `overrides.trace.columns` names their columns.
