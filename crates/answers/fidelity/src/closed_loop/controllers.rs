@@ -218,9 +218,11 @@ fn change_io_cost(scenario: &mut Scenario, about: &Value, rows: &[Event]) -> Res
             tenant.changes.push(TenantChange { at: row.at, weight: Some(weight), io_max: None });
         }
     }
+    let mut settings = scenario.kernel.controls.io_cost.unwrap_or_default();
     for row in rows.iter().filter(|row| row.name == "qos") {
-        let qos = Some(row.details.strip_prefix("qos ").unwrap_or(&row.details).to_owned());
-        scenario.kernel.io_cost_changes.push(IoCostChange { at: row.at, qos, model: None });
+        let qos = row.details.strip_prefix("qos ").unwrap_or(&row.details);
+        settings = settings.with_qos(qos).map_err(|e| format!("qos: {e}"))?;
+        scenario.kernel.io_cost_changes.push(IoCostChange { at: row.at, qos: Some(qos.to_owned()), model: None });
     }
     Ok(())
 }
