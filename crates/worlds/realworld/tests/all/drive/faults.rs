@@ -37,7 +37,8 @@ fn a_file_cut_off_in_mid_run_ends_it_with_what_was_finished() {
         dumbwaiter_realworld::drive::run(&prepared, &target, &choice, CompletionMode::Interrupt, 0, &control).unwrap()
     });
     let failure = cell.failure.clone().unwrap();
-    assert!(failure.contains("short: 0 of 4096 bytes") && failure.contains("cut off"), "{failure}");
+    // mq-deadline may have merged neighbours.
+    assert!(failure.contains("short: 0 of ") && failure.contains("cut off"), "{failure}");
     assert!(cell.failures["short"] >= 1 && cell.result.completed > 0);
     assert!(cell.result.duration_s < 59.0, "the first failure ends the run");
     conserved(&cell);
@@ -224,13 +225,25 @@ fn blocks_of_4096_bytes_are_respected() {
     assert!(cell.skipped.iter().any(|(why, n)| why.contains("rounded out to blocks of 4096") && *n > 400));
 }
 
+/// Opens a device that was in use: a program that another test starts has a copy of the last holder's descriptor until it
+/// has started.
+fn open_when_free(path: &Path, options: &Options) -> Target {
+    for _ in 0..200 {
+        match Target::open(path, options) {
+            Err(e) if e.to_string().contains("is in use") => std::thread::sleep(std::time::Duration::from_millis(10)),
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("{} stays in use", path.display());
+}
+
 #[test]
 fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let Some(disk) = LoopDevice::over(&path, &["--read-only"]) else { return };
     let writable = Options { allow_writes: true, ..Options::default() };
-    let error = dumbwaiter_realworld::drive::Target::open(disk.path(), &writable).err().unwrap().to_string();
+    let error = Target::open(disk.path(), &writable).err().unwrap().to_string();
     assert!(error.contains("read-only") || error.contains("no permission"), "{error}");
     drop(disk);
     let Some(disk) = LoopDevice::over(&path, &[]) else { return };
@@ -239,10 +252,10 @@ fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
         // As a mount does; the constant is O_EXCL.
         std::fs::OpenOptions::new().read(true).custom_flags(0o200).open(disk.path()).unwrap()
     };
-    let error = dumbwaiter_realworld::drive::Target::open(disk.path(), &writable).err().unwrap().to_string();
+    let error = Target::open(disk.path(), &writable).err().unwrap().to_string();
     assert!(error.contains("is in use"), "{error}");
     drop(holder);
-    let target = open(disk.path(), &writable);
+    let target = open_when_free(disk.path(), &writable);
     let cell = run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", CompletionMode::Interrupt)
         .unwrap();
     conserved(&cell);
