@@ -5,7 +5,7 @@ use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
 use super::draws::Draws;
 use super::fio_random::FioRandom;
 use super::generator::{Generator, Grain, Limits, Mixer, OtherFile, Schedule};
-use super::offsets::{Coverage, Offsets, Place, Sampler, Sizes, Stream};
+use super::offsets::{Coverage, Law, Offsets, Place, Places, Sampler, Sizes, Stream};
 use super::pauses::{Burst, RateLimit, ThinkTime};
 use super::random::{Permutation, Random, Zipf};
 use super::value::{Access, BlockSize, Distribution, Extent, Mix, READ, RateProcess, Sequencer, TRIM, WRITE};
@@ -257,13 +257,10 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         coverage: self::coverage(spec, &streams, length, fio.is_some(), &mut random),
     });
     let others = others.collect();
-    for stream in &mut streams {
-        // Hot blocks of a skewed distribution are scattered, differently for each direction and instance.
-        if let Sampler::Zipf { scatter, blocks, centre: None, .. }
-        | Sampler::Pareto { scatter, blocks, centre: None, .. } = &mut stream.sampler
-        {
-            *scatter = Some(Permutation::new(*blocks, &mut random));
-        }
+    // Hot blocks are scattered, differently for each direction and instance.
+    for dir in [READ, WRITE, TRIM].into_iter().filter(|dir| spec.used().contains(dir)) {
+        let unit = streams[dir].unit;
+        streams[dir].sampler = sampler(spec, dir, unit, length, &mut random);
     }
 
     let depth = spec.depth();
@@ -373,7 +370,6 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64, follows_fio: bool
     let sectors = |bytes: u64| units(bytes, grain);
     let min = sectors(bs.min()).max(1);
     let unit = spec.blockalign.each()[dir].map_or(min, sectors).max(1);
-    let sampler = sampler(spec, dir, unit, length);
     let sizes = sizes(spec, dir, follows_fio);
     let op = [Op::Read, Op::Write, Op::Discard][dir];
     let flags = flags(spec, op);
@@ -396,7 +392,7 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64, follows_fio: bool
         unit,
         place: Place { start, ..Place::default() },
         length,
-        sampler,
+        sampler: Sampler::Uniform,
         offsets: match (spec.rw.access, spec.rw_sequencer) {
             (Access::Sequential, _) => Offsets::Sequential { step: spec.rw.modifier / grain as i64 },
             (Access::Random, Sequencer::Identical) => {
@@ -421,21 +417,16 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64, follows_fio: bool
 }
 
 /// Distribution of the random offsets of a direction, in blocks of `unit` grains of a region of `length` grains.
-fn sampler(spec: &JobSpec, dir: usize, unit: u32, length: u64) -> Sampler {
+fn sampler(spec: &JobSpec, dir: usize, unit: u32, length: u64, random: &mut Random) -> Sampler {
     let (blocks, grain) = ((length / u64::from(unit)).max(1), spec.grain());
+    let mut hot = |law, hottest, centre| Sampler::Hot { law, places: Places::new(blocks, hottest, centre, random) };
     match spec.random_distribution.each()[dir] {
         Distribution::Uniform => Sampler::Uniform,
-        Distribution::Zipf(theta, centre) => {
-            Sampler::Zipf { zipf: Zipf::new(blocks, *theta), blocks, centre: *centre, scatter: None }
+        Distribution::Zipf(theta, centre) => hot(Law::Zipf(Zipf::new(blocks, *theta)), 0, *centre),
+        Distribution::Pareto(h, centre) => hot(Law::Pareto(libm::log(*h) / libm::log(1.0 - h)), 0, *centre),
+        Distribution::Normal(deviation, centre) => {
+            hot(Law::Normal(deviation / 100.0 * blocks as f64), blocks / 2, *centre)
         }
-        Distribution::Pareto(h, centre) => {
-            Sampler::Pareto { power: libm::log(*h) / libm::log(1.0 - h), blocks, centre: *centre, scatter: None }
-        }
-        Distribution::Normal(deviation, centre) => Sampler::Normal {
-            mean: centre.unwrap_or(0.5) * blocks as f64,
-            deviation: deviation / 100.0 * blocks as f64,
-            blocks,
-        },
         Distribution::Zoned(zones) => {
             let (mut access, mut at) = (0.0, 0u64);
             let bounds = zones.iter().map(|zone| {

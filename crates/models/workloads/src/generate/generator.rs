@@ -129,6 +129,8 @@ pub(super) struct Generator {
     pub(super) last_completion: Nanos,
     /// The block that was trimmed and is to be written: offset in the file and length, in grains.
     pub(super) trimmed: Option<(u64, u32)>,
+    /// I/Os that still follow the last random offset (`rw=randread:8`).
+    pub(super) run_left: u32,
     pub(super) done: bool,
 }
 
@@ -161,6 +163,7 @@ impl Generator {
             unflushed: 0,
             last_completion: Nanos::ZERO,
             trimmed: None,
+            run_left: 0,
             done: false,
         }
     }
@@ -313,10 +316,12 @@ impl Generator {
                 }
                 (offset, false)
             }
-            Offsets::Random { run, same } => match stream.continued(run, same, dir, &mut self.draws) {
-                Some(offset) => (offset, false),
-                None => (self.coverage.draw(stream, &mut self.draws), true),
-            },
+            Offsets::Random { run, same } => {
+                match stream.continued((run, same), &mut self.run_left, dir, &mut self.draws) {
+                    Some(offset) => (offset, false),
+                    None => (self.coverage.draw(stream, &mut self.draws), true),
+                }
+            }
         };
         let mut sectors = stream.sizes.draw_within(stream.length - offset, stream.min, dir, &mut self.draws);
         if random {

@@ -244,12 +244,12 @@ pub enum Distribution {
     /// Uniform.
     #[default]
     Uniform,
-    /// Zipf's law with this theta. Without a centre the hot blocks are scattered over the region; with one (0 to 1) they lie
-    /// after that point, hottest first.
+    /// Zipf's law with this theta. The hot blocks are scattered over the region; with a centre (0 to 1) the hottest lies there.
     Zipf(f64, Option<f64>),
     /// A fraction 1 - h of the accesses goes to a fraction h of the blocks, recursively. Centre as for Zipf.
     Pareto(f64, Option<f64>),
-    /// Normal, with this standard deviation in percent of the region around a centre (0 to 1, by default the middle).
+    /// What fio calls normal: popularity falls on both sides of the hottest block, whose place is the centre; blocks are
+    /// scattered as for Zipf. The value, in percent of the region, is the width of a uniform draw beside the mean of twelve.
     Normal(f64, Option<f64>),
     /// Zones of the region with their percentages.
     Zoned(Vec<Zone>),
