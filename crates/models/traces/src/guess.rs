@@ -171,11 +171,13 @@ pub(crate) fn columns_of(lines: &[&[u8]]) -> Option<String> {
     let rows: Vec<&Vec<String>> = rows.iter().filter(|row| row.len() == width).collect();
     let samples: Vec<Sample> = (0..width).map(|i| Sample::of(rows.iter().map(|row| row[i].as_str()))).collect();
     let mut proposed = Proposal::new(width);
+    let clock = |value: &str| number::clock(value.as_bytes()).map(|(ns, _)| ns as f64);
     let increases = |sample: &Sample| {
-        let numbers: Option<Vec<f64>> = sample.0.iter().map(|v| v.parse().ok()).collect();
+        let numbers: Option<Vec<f64>> = sample.0.iter().map(|v| v.parse().ok().or_else(|| clock(v))).collect();
         numbers.is_some_and(|numbers| numbers.is_sorted() && numbers.first() < numbers.last())
     };
-    if let Some(at) = samples.iter().position(|s| increases(s) && (s.decimals() > 0 || s.numbers()[0] >= 1e6)) {
+    let fine = |sample: &Sample| sample.decimals() > 0 || sample.numbers().first().is_some_and(|first| *first >= 1e6);
+    if let Some(at) = samples.iter().position(|s| increases(s) && (fine(s) || s.all(|v| clock(v).is_some()))) {
         let unit = if samples[at].whole() { nanoseconds(&samples[at]) } else { "s" };
         proposed.add(at, &format!("time_{unit}"), &samples[at]);
     }
@@ -185,8 +187,11 @@ pub(crate) fn columns_of(lines: &[&[u8]]) -> Option<String> {
     proposed.complete(&samples);
     // A count of sectors or bytes follows the offset.
     let offset = proposed.0.iter().position(|column| same_meaning(column, "offset_bytes"));
-    let mut behind = offset.map_or(0..0, |at| at + 1..width);
-    if let Some(at) = behind.find(|i| proposed.0[*i] == "_" && samples[*i].whole()) {
+    let free = |proposed: &Proposal, i: usize| proposed.0[i] == "_" && samples[i].whole();
+    let behind = offset.and_then(|at| (at + 1..width).find(|i| free(&proposed, *i)));
+    let bytes =
+        |i: &usize| free(&proposed, *i) && samples[*i].all(|v| v != "0") && samples[*i].length_unit() == "bytes";
+    if let Some(at) = behind.or_else(|| (0..width).find(bytes)) {
         proposed.add(at, &format!("size_{}", samples[at].length_unit()), &samples[at]);
     }
     proposed.list()
@@ -215,6 +220,10 @@ mod tests {
         assert_eq!(
             of("Attaching 1 probe...\n123456789012345 RA 1048576 4096\n123456789112345 R 2097152 8192\n"),
             "time_ns,op,offset_bytes,size_bytes"
+        );
+        assert_eq!(
+            of("15:20:01.123 fio 259,0 R 4096 122223\n15:20:01.124 fio 259,0 W 4096 9\n"),
+            "time_s,_,_,op,size_bytes,offset_sectors"
         );
         assert_eq!(of("some words\nand more\n"), "");
     }

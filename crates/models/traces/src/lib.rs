@@ -17,6 +17,7 @@ mod ftrace;
 mod guess;
 mod header;
 mod histogram;
+mod histogram_figures;
 mod hp_srt;
 mod input;
 mod iolog;

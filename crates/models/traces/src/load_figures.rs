@@ -1,4 +1,5 @@
-//! What the tables of iostat and sar tell about drives: whether anything waits there, and so whether a scheduler can matter.
+//! What the tables of iostat and sar and the end of fio's output tell about drives: whether anything waits there, and so whether a
+//! scheduler can matter.
 
 /// Drives that are named.
 const SHOWN: usize = 3;
@@ -7,13 +8,22 @@ const SHOWN: usize = 3;
 struct Load {
     name: String,
     per_second: f64,
-    kib: f64,
+    kib: Option<f64>,
     in_flight: f64,
     busy_percent: f64,
 }
 
-/// The busiest drives of the last report, in words; `None` where the table has no queue lengths.
+/// The busiest drives of the last report, in words; `None` where the text has no queue lengths.
 pub(crate) fn load_figures(text: &str) -> Option<String> {
+    let mut loads = table(text).unwrap_or_else(|| disk_stats(text));
+    loads.sort_by(|a, b| b.in_flight.total_cmp(&a.in_flight));
+    loads.truncate(SHOWN);
+    let said: Vec<String> = loads.iter().map(sentence).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// The drives of the last table of iostat or sar.
+fn table(text: &str) -> Option<Vec<Load>> {
     let is_header = |line: &&str| {
         let mut words = line.split_whitespace();
         words.clone().any(|word| matches!(word, "aqu-sz" | "avgqu-sz"))
@@ -23,11 +33,30 @@ pub(crate) fn load_figures(text: &str) -> Option<String> {
     let at = lines.iter().rposition(is_header)?;
     let names: Vec<&str> = lines[at].split_whitespace().map(|name| name.trim_end_matches(':')).collect();
     let rows = lines[at + 1..].iter().take_while(|line| !line.trim().is_empty());
-    let mut loads: Vec<Load> = rows.filter_map(|line| load(&names, line)).collect();
-    loads.sort_by(|a, b| b.in_flight.total_cmp(&a.in_flight));
-    loads.truncate(SHOWN);
-    let said: Vec<String> = loads.iter().map(sentence).collect();
-    (!said.is_empty()).then(|| said.join("; "))
+    Some(rows.filter_map(|line| load(&names, line)).collect())
+}
+
+/// The drives at the end of fio's output: `sda: ios=9/1, .. in_queue=10, util=4.00%`, sums of its run.
+fn disk_stats(text: &str) -> Vec<Load> {
+    let Some((before, stats)) = text.rsplit_once("Disk stats (read/write):") else { return Vec::new() };
+    // run=10001-10001msec: the longest of the last group.
+    let run =
+        before.rsplit_once("run=").and_then(|(_, rest)| rest.split_once("msec")?.0.rsplit('-').next()?.parse().ok());
+    let Some(run_ms) = run.filter(|ms: &f64| *ms > 0.0) else { return Vec::new() };
+    let of_drive = |line: &str| {
+        let (name, rest) = line.trim().split_once(": ios=")?;
+        let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite());
+        let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
+        let ios = rest.split(',').next()?.split('/').map(number).sum::<Option<f64>>()?;
+        Some(Load {
+            name: name.to_owned(),
+            per_second: ios * 1000.0 / run_ms,
+            kib: None,
+            in_flight: number(value("in_queue")?)? / run_ms,
+            busy_percent: number(value("util")?.trim_end_matches('%'))?,
+        })
+    };
+    stats.lines().filter_map(of_drive).collect()
 }
 
 /// The figures of a line under these names of columns.
@@ -45,7 +74,7 @@ fn load(names: &[&str], line: &str) -> Option<Load> {
     Some(Load {
         name: text("Device").or(text("DEV"))?.to_owned(),
         per_second,
-        kib: if per_second > 0.0 { kib / per_second } else { 0.0 },
+        kib: Some(if per_second > 0.0 { kib / per_second } else { 0.0 }),
         in_flight: number("aqu-sz").or(number("avgqu-sz"))?,
         busy_percent: number("%util")?,
     })
@@ -58,9 +87,8 @@ fn sentence(load: &Load) -> String {
         n if *n < 4.0 => "few wait at once: a scheduler matters little, or in bursts",
         _ => "requests wait there: a scheduler can matter",
     };
-    format!(
-        "{name}: {per_second:.0} I/Os a second of {kib:.0} KiB, {in_flight:.1} in flight, {busy_percent:.0} % busy: {means}"
-    )
+    let size = kib.map_or(String::new(), |kib| format!(" of {kib:.0} KiB"));
+    format!("{name}: {per_second:.0} I/Os a second{size}, {in_flight:.1} in flight, {busy_percent:.0} % busy: {means}")
 }
 
 #[cfg(test)]
@@ -79,6 +107,17 @@ mod tests {
             "sdb: 100 I/Os a second of 512 KiB, 6.5 in flight, 98 % busy: requests wait there: a scheduler can matter; \
              sda: 40 I/Os a second of 8 KiB, 0.2 in flight, 4 % busy: little waits there, so a scheduler has hardly a choice"
         );
+    }
+
+    #[test]
+    fn the_end_of_fios_output_tells_the_queue_of_its_run() {
+        let fio = "   READ: bw=59.4MiB/s (62.3MB/s), io=594MiB (623MB), run=10001-10001msec\n\nDisk stats (read/write):\n  \
+                   nvme0n1: ios=150123/12, merge=0/3, ticks=150000/20, in_queue=150020, util=99.05%\n";
+        assert_eq!(
+            load_figures(fio).unwrap(),
+            "nvme0n1: 15012 I/Os a second, 15.0 in flight, 99 % busy: requests wait there: a scheduler can matter"
+        );
+        assert_eq!(load_figures("run=0-0msec\nDisk stats (read/write):\n sda: ios=1/1, in_queue=1, util=1%\n"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Output of tools that sum requests up: no trace, but known by its words, so that the answer can say what it tells and what would
 //! be a trace.
 
+use crate::histogram_figures::histogram_figures;
 use crate::load_figures::load_figures;
 
 /// Output of a tool that has no line for each request.
@@ -181,7 +182,11 @@ pub(crate) fn find(start: &[u8]) -> Option<Found> {
     }
     let all = |words: &&[&str]| words.iter().all(|word| text.contains(word));
     let found = SUMMARIES.iter().find(|s| s.words.iter().any(all))?;
-    Some(Found { tool: found.name, tells: found.tells, figures: load_figures(&text) })
+    Some(Found {
+        tool: found.name,
+        tells: found.tells,
+        figures: load_figures(&text).or_else(|| histogram_figures(&text)),
+    })
 }
 
 #[cfg(test)]
