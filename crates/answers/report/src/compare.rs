@@ -158,12 +158,14 @@ fn first_commands(apply: &[String], undo: &[String], style: Style) -> String {
     if style.width.is_none() || tries.is_empty() {
         return commands_text(apply, undo, style);
     }
-    tries.into_iter().map(|command| format!("  $ {command}\n")).collect()
+    let line =
+        |command: &String| if command.starts_with('#') { format!("  {command}\n") } else { format!("  $ {command}\n") };
+    tries.into_iter().map(line).collect()
 }
 
-/// Whether a command sets something now.
+/// Whether a command sets something now, or says what is to be put into the next.
 fn is_setting(command: &str) -> bool {
-    command.starts_with("echo ")
+    ["echo ", "sudo systemctl set-property ", "# "].iter().any(|start| command.starts_with(start))
 }
 
 /// Below the drives of a first screen: what is the same for all of them.

@@ -24,9 +24,8 @@ mod write;
 use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
-use dumbwaiter_controllers::TenantControls;
 use dumbwaiter_controllers::io_max::Rates;
-pub use dumbwaiter_controllers::{KernelControls, WbtTarget, io_cost::Settings as IoCostSettings};
+pub use dumbwaiter_controllers::{KernelControls, TenantControls, WbtTarget, io_cost::Settings as IoCostSettings};
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;

@@ -8,6 +8,7 @@ use crate::provenance::Provenance;
 use crate::ranking::rank_under;
 use crate::suite::Suite;
 use crate::suite_verdict::{self, SuiteVerdict};
+use crate::tenant_units;
 use crate::{Conditions, Goal, Ranking, RankingRow, Recommendation, Verdict};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use dumbwaiter_scenario::SchedulerSpec;
@@ -150,8 +151,7 @@ impl Document {
                 (verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok()), model)
             {
                 let place = self.place(model, verdict);
-                let commands = commands(&place, &spec, self.nr_requests());
-                (verdict.apply, verdict.undo) = (commands.apply, commands.undo);
+                (verdict.apply, verdict.undo) = self.commands(&place, &spec);
             }
         }
         found
@@ -165,17 +165,27 @@ impl Document {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
                 let place = self.place(&ranking.device, &ranking.verdict);
-                let commands = commands(&place, &spec, self.nr_requests());
-                // Nothing is printed that changes nothing.
-                if commands.apply.first() != commands.undo.first() || commands.apply.len() != commands.undo.len() {
-                    (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
-                }
+                (ranking.verdict.apply, ranking.verdict.undo) = self.commands(&place, &spec);
                 let before = ranking.verdict.caveats.len();
-                ranking.verdict.caveats.splice(..0, controls::caveat(&self.scenario));
+                ranking.verdict.caveats.splice(..0, controls::caveat(&self.scenario, &spec));
                 ranking.verdict.weakened_by += ranking.verdict.caveats.len() - before;
             }
         }
         rankings
+    }
+
+    /// The commands that set a stack on a drive and for its tenants, and that take it back; those that change nothing are left out.
+    fn commands(&self, place: &TargetDrive, spec: &SchedulerSpec) -> (Vec<String>, Vec<String>) {
+        let of_drive = commands(place, spec, self.nr_requests());
+        let of_tenants = tenant_units::commands(&self.scenario, spec, &place.disk);
+        if of_drive.apply.first() == of_drive.undo.first() && of_drive.apply.len() == of_drive.undo.len() {
+            return (of_tenants.apply, of_tenants.undo);
+        }
+        if of_drive.apply.is_empty() {
+            // A name or value was not sound.
+            return (Vec::new(), Vec::new());
+        }
+        ([of_drive.apply, of_tenants.apply].concat(), [of_drive.undo, of_tenants.undo].concat())
     }
 
     /// Conditions of a decision, beside the runs. `error` is the probability that a comparison is wrong.

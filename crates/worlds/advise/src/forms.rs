@@ -39,7 +39,11 @@ impl Form {
     /// The file of a drive from the commands that apply a result to it. Without commands a remark: there is nothing to set. `answer`
     /// stands above it.
     pub fn text(self, answer: &str, apply: &[String]) -> String {
-        let remark = format!("# {answer}\n");
+        let mut remark = format!("# {answer}\n");
+        // They hold for units, not for the drive, and systemd keeps them.
+        for command in apply.iter().filter_map(|command| for_tenants(command)) {
+            remark += &format!("# For tenants, once, as root: {command}\n");
+        }
         let Some((rule, file)) = apply.iter().find_map(|command| rule_of(command)) else { return remark };
         let settings: Vec<Setting<'_>> = apply.iter().filter_map(|command| setting_of(command)).collect();
         let disk = settings.first().and_then(|first| first.path.split('/').nth(3)).unwrap_or_default();
@@ -67,10 +71,19 @@ fn rule_of(command: &str) -> Option<(String, &str)> {
     Some((text.replace("'\\''", "'"), &command[command.len() - file.len() - "/etc/".len()..]))
 }
 
-/// What a command sets now.
+/// What a command sets now, of the drive.
 fn setting_of(command: &str) -> Option<Setting<'_>> {
     let (value, path) = command.strip_prefix("echo ")?.split_once(" | sudo tee ")?;
-    path.starts_with("/sys/").then_some(Setting { value, path })
+    (path.starts_with("/sys/") && !path.ends_with("/io.prio.class")).then_some(Setting { value, path })
+}
+
+/// A command for the unit of a tenant, without `sudo`.
+fn for_tenants(command: &str) -> Option<String> {
+    if let Some(rest) = command.strip_prefix("sudo systemctl set-property ") {
+        return Some(format!("systemctl set-property {rest}"));
+    }
+    let (set, path) = command.split_once(" | sudo tee ")?;
+    path.ends_with("/io.prio.class").then(|| format!("{set} >{path}"))
 }
 
 fn tuned(disk: &str, settings: &[Setting<'_>]) -> String {
@@ -136,6 +149,20 @@ mod tests {
         assert!(tuned.contains("elevator=bfq\n[sysfs]\n/sys/block/sdX/queue/iosched/low_latency=0\n"), "{tuned}");
         let systemd = Form::Systemd.text("a", &apply);
         assert!(systemd.contains("ExecStart=/bin/sh -c 'echo bfq >/sys/block/sdX/queue/scheduler'\n"), "{systemd}");
+    }
+
+    #[test]
+    fn commands_for_tenants_are_remarks() {
+        let mut apply = apply();
+        apply.push("sudo systemctl set-property db.slice 'IOWeight=800'".to_owned());
+        apply.push("echo idle | sudo tee /sys/fs/cgroup/batch.slice/io.prio.class".to_owned());
+        for form in Form::ALL {
+            let text = form.text("a", &apply);
+            let remarks = "# a\n# For tenants, once, as root: systemctl set-property db.slice 'IOWeight=800'\n\
+                           # For tenants, once, as root: echo idle >/sys/fs/cgroup/batch.slice/io.prio.class\n";
+            assert!(text.starts_with(remarks), "{text}");
+            assert_eq!(text.matches("io.prio.class").count(), 1, "{text}");
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod row;
 mod sentence;
 mod suite;
 mod suite_verdict;
+mod tenant_units;
 #[cfg(test)]
 mod test_runs;
 pub mod tune;
