@@ -179,3 +179,50 @@ fn a_kernel_run_ends_with_its_parent_and_says_what_it_cannot_do() {
     assert!(dumbwaiter(&args).status.success());
     assert!(json(&out)["runs"][0]["depth"]["device"]["mean"].is_null(), "only the kernel knows");
 }
+
+const LIMITED: &str = r#"
+duration = "1s"
+replicates = 1
+schedulers = ["none", "none+io.max"]
+[[tenant]]
+name = "db"
+[[tenant.task]]
+name = "t"
+rw = "randread"
+[[tenant]]
+name = "batch"
+io_max = "rbps=2MiB"
+[[tenant.task]]
+name = "t"
+rw = "randread"
+bs = "64k"
+iodepth = 8
+"#;
+
+/// The limits of tenants are the kernel's io.max, or version 1's throttling, under the stacks that name it.
+#[test]
+fn limits_of_tenants_are_kept_by_the_kernel() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let scenario = file(dir.path(), "s.toml", LIMITED.as_bytes());
+    let out = dir.path().join("out.json");
+    let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let done = dumbwaiter(&["compare", &scenario, "--on", path, "--via", "kernel", "--json", out]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    if said.contains("needs cgroups") || said.contains("this kernel has no io.max") {
+        println!("skipped: {said}");
+        return;
+    }
+    assert!(done.status.success(), "{said}");
+    let document = json(Path::new(out));
+    for run in document["runs"].as_array().unwrap() {
+        let batch = run["tenants"].as_array().unwrap().iter().find(|tenant| tenant["name"] == "batch").unwrap();
+        // 2 MiB a second; a first tenth of it may go at once, and 8 reads are under way. Without it a loop device does far more.
+        let is_limited = batch["mb_per_s"].as_f64().unwrap() < 3.5;
+        assert_eq!(is_limited, run["scheduler"] == "none+io.max", "{run}");
+    }
+    let (found, _) = dumbwaiter_linux::cgroup::detect(&dumbwaiter_linux::Roots::default());
+    let left = std::fs::read_dir(found.unwrap().mount).unwrap().flatten().map(|entry| entry.file_name());
+    let own = format!("dumbwaiter-{}", std::process::id());
+    assert!(left.into_iter().all(|name| name.to_str() != Some(&own)));
+}

@@ -44,6 +44,39 @@ const WEIGHTS: [Weight; 4] = [
     Weight { version: Version::V1, file: "blkio.weight", most: 1000 },
 ];
 
+/// What is asked of a group beside its weight, by its file in version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// `io.max`, such as `259:0 rbps=1000 wbps=max riops=max wiops=max`. Version 1 has a file for each limit.
+    Max,
+    /// `io.latency`, such as `259:0 target=5000` (µs).
+    Latency,
+    /// `io.prio.class`, such as `idle`.
+    PrioClass,
+    /// `io.weight`, which is io.cost's.
+    Weight,
+}
+
+impl Rule {
+    /// The file of version 2.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Max => "io.max",
+            Rule::Latency => "io.latency",
+            Rule::PrioClass => "io.prio.class",
+            Rule::Weight => "io.weight",
+        }
+    }
+}
+
+/// The files of limits in version 1, by the words of `io.max`.
+const THROTTLE: [(&str, &str); 4] = [
+    ("rbps", "blkio.throttle.read_bps_device"),
+    ("wbps", "blkio.throttle.write_bps_device"),
+    ("riops", "blkio.throttle.read_iops_device"),
+    ("wiops", "blkio.throttle.write_iops_device"),
+];
+
 /// Finds the hierarchy with the I/O controller. The text says in one line which it is, or why there is none.
 pub fn detect(roots: &Roots) -> (Option<Hierarchy>, String) {
     let mounts = read_some(&roots.proc.join("self/mounts")).unwrap_or_default();
@@ -125,6 +158,18 @@ impl Groups {
     /// Makes a group with a weight (1 to 10000, default 100; BFQ takes at most 1000), in another group if it is `within` one,
     /// and returns its number. In version 2 a group with others in it has no processes of its own.
     pub fn add(&mut self, name: &str, weight: u32, within: Option<usize>) -> Result<usize, Error> {
+        let group = self.make(name, within)?;
+        match self.weigh(group, weight) {
+            Ok(()) => Ok(group),
+            Err(e) => {
+                self.children.pop();
+                Err(e)
+            }
+        }
+    }
+
+    /// As [`Groups::add`], with the weight that the kernel gives it.
+    pub fn make(&mut self, name: &str, within: Option<usize>) -> Result<usize, Error> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\n']) || name.contains("cgroup.") {
             return Err(Error::Refused(format!("\"{name}\" is not a valid cgroup name")));
         }
@@ -137,17 +182,59 @@ impl Groups {
             write(&above.join("cgroup.subtree_control"), "+io")?;
         }
         let guard = create(&dir, &self.home)?;
-        self.weigh_dir(&dir, weight)?;
         self.children.push((dir, guard));
         Ok(self.children.len() - 1)
     }
 
-    /// Changes the weight of a group.
-    pub fn weigh(&self, group: usize, weight: u32) -> Result<(), Error> {
-        self.weigh_dir(self.dir(group)?, weight)
+    /// Which cgroups these are.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
-    fn weigh_dir(&self, dir: &Path, weight: u32) -> Result<(), Error> {
+    /// Whether the kernel has this rule for groups; an error says what is missing.
+    pub fn offers(&self, group: usize, rule: Rule) -> Result<(), Error> {
+        let file = match (self.version, rule) {
+            (Version::V2, _) => rule.name(),
+            (Version::V1, Rule::PrioClass) => "blkio.prio.class",
+            (Version::V1, Rule::Max) => THROTTLE[0].1,
+            (Version::V1, Rule::Latency | Rule::Weight) => {
+                let (name, mount) = (rule.name(), self.mount.display());
+                let text = format!("{name} is of cgroup v2, and here v1 has the I/O controller ({mount})");
+                return Err(Error::Refused(text));
+            }
+        };
+        match self.dir(group)?.join(file).exists() {
+            true => Ok(()),
+            false => Err(Error::Refused(format!("this kernel has no {}: its groups have no file {file}", rule.name()))),
+        }
+    }
+
+    /// Writes a rule of a group, which the kernel offers.
+    pub fn set_rule(&self, group: usize, rule: Rule, text: &str) -> Result<(), Error> {
+        self.offers(group, rule)?;
+        let dir = self.dir(group)?;
+        let put = |file: &str, text: &str| write(&dir.join(file), text);
+        match (self.version, rule) {
+            (Version::V1, Rule::PrioClass) => put("blkio.prio.class", text),
+            (Version::V1, Rule::Max) => {
+                let mut words = text.split(' ');
+                let device = words.next().unwrap_or_default();
+                for word in words {
+                    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+                    let known = THROTTLE.iter().find(|(of_v2, _)| *of_v2 == key);
+                    let (_, file) = known.ok_or_else(|| Error::Refused(format!("no limit \"{word}\"")))?;
+                    // 0 is no limit.
+                    put(file, &format!("{device} {}", if value == "max" { "0" } else { value }))?;
+                }
+                Ok(())
+            }
+            _ => put(rule.name(), text),
+        }
+    }
+
+    /// Changes the weight of a group.
+    pub fn weigh(&self, group: usize, weight: u32) -> Result<(), Error> {
+        let dir = self.dir(group)?;
         let name = dir.file_name().unwrap_or_default().display();
         if !(1..=10_000).contains(&weight) {
             return Err(Error::Refused(format!("weight {weight} of \"{name}\": expected 1 to 10000")));
@@ -254,6 +341,42 @@ mod tests {
         assert!(found.is_none() && about.contains("lacks the io controller"), "{about}");
         let (_dir, roots) = machine("", "");
         assert!(detect(&roots).1.contains("no cgroups"));
+    }
+
+    #[test]
+    fn rules_are_written_to_the_files_of_each_version() {
+        for (mounts, own) in
+            [("cgroup DIR/cg cgroup rw,blkio 0 0\n", "4:blkio:/\n"), ("cgroup2 DIR/cg cgroup2 rw 0 0\n", "0::/\n")]
+        {
+            let (dir, roots) = machine(mounts, own);
+            put(dir.path(), "cg/cgroup.controllers", "io\n");
+            put(dir.path(), "cg/cgroup.subtree_control", "io\n");
+            let group = format!("cg/dumbwaiter-{}/t0", std::process::id());
+            let names = ["io.max", "io.latency", "io.prio.class", "blkio.prio.class"];
+            let files: Vec<&str> = names.into_iter().chain(THROTTLE.map(|(_, file)| file)).collect();
+            files.iter().for_each(|file| put(dir.path(), &format!("{group}/{file}"), ""));
+            put(dir.path(), &format!("cg/dumbwaiter-{}/cgroup.subtree_control", std::process::id()), "");
+            let mut groups = Groups::new(&detect(&roots).0.unwrap()).unwrap();
+            let t0 = groups.make("t0", None).unwrap();
+            groups.set_rule(t0, Rule::Max, "7:0 rbps=1000 wiops=max").unwrap();
+            groups.set_rule(t0, Rule::PrioClass, "idle").unwrap();
+            let read = |file: &str| std::fs::read_to_string(dir.path().join(&group).join(file)).unwrap();
+            let latency = groups.set_rule(t0, Rule::Latency, "7:0 target=5000").map_err(|e| e.to_string());
+            if groups.version() == Version::V1 {
+                assert_eq!(
+                    [read(THROTTLE[0].1), read(THROTTLE[3].1), read("blkio.prio.class")],
+                    ["7:0 1000", "7:0 0", "idle"]
+                );
+                assert!(latency.unwrap_err().contains("io.latency is of cgroup v2"));
+            } else {
+                assert_eq!([read("io.max"), read("io.prio.class")], ["7:0 rbps=1000 wiops=max", "idle"]);
+                assert_eq!((latency, read("io.latency").as_str()), (Ok(()), "7:0 target=5000"));
+                assert!(groups.set_rule(t0, Rule::Weight, "50").unwrap_err().to_string().contains("no io.weight"));
+            }
+            files.iter().for_each(|file| std::fs::remove_file(dir.path().join(&group).join(file)).unwrap());
+            let subtree = format!("cg/dumbwaiter-{}/cgroup.subtree_control", std::process::id());
+            std::fs::remove_file(dir.path().join(subtree)).unwrap();
+        }
     }
 
     #[test]

@@ -35,6 +35,11 @@ impl Queue {
         &self.name
     }
 
+    /// The number of the disk, such as `259:0`, by which the files of cgroups name it.
+    pub fn number(&self) -> Result<String, Error> {
+        read(&self.disk.join("dev"))
+    }
+
     /// A number that the kernel gives to one disk only, even where another has the same name later.
     pub fn sequence(&self) -> Option<String> {
         read_some(&self.disk.join("diskseq"))

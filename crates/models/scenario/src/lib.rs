@@ -24,7 +24,7 @@ mod write;
 use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
-use dumbwaiter_controllers::io_max::Rates;
+pub use dumbwaiter_controllers::io_max::Rates;
 pub use dumbwaiter_controllers::{KernelControls, TenantControls, WbtTarget, io_cost::Settings as IoCostSettings};
 use dumbwaiter_workloads::generate::Mix;
 

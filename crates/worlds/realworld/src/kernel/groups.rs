@@ -1,13 +1,15 @@
-//! The cgroups of a load's tenants, and the changes of the load during a run under the kernel's schedulers.
+//! The cgroups of a load's tenants with what is asked for them, and the changes of the load during a run under the kernel's
+//! schedulers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::drive::worker::monotonic;
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_linux::cgroup::{self, Groups};
+use dumbwaiter_linux::cgroup::{self, Groups, Rule, Version};
 use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_scenario::load::{Change, Load};
+use dumbwaiter_scenario::{KernelControls, Rates, Scenario, TenantControls};
 
 use crate::error::Error;
 
@@ -27,22 +29,101 @@ pub(super) struct TenantGroups {
     root: Option<TenantId>,
     /// The largest weight of any tenant in the run.
     heaviest: u64,
+    /// The disk, such as `259:0`, that limits and targets name.
+    disk: String,
+}
+
+/// What a stack asks for the tenants of a load.
+pub(super) struct Asked {
+    /// What applies to each tenant under it.
+    pub(super) controls: Vec<(TenantId, TenantControls)>,
+    /// Does it enable io.cost, to which `io_weight` belongs?
+    pub(super) io_cost: bool,
+    /// The disk, such as `259:0`.
+    pub(super) disk: String,
+}
+
+impl Asked {
+    /// What the stack `own` asks for tenants that `stated` this.
+    pub(super) fn of(
+        scenario: &Scenario,
+        own: KernelControls,
+        stated: Vec<(TenantId, TenantControls)>,
+        disk: String,
+    ) -> Asked {
+        let io_cost = scenario.kernel_controls(own).io_cost.is_some_and(|settings| settings.enabled);
+        Asked { controls: scenario.tenant_controls(own, stated), io_cost, disk }
+    }
+
+    /// The first of its rules that this system does not offer, with the reason.
+    pub(super) fn refused(&self) -> Result<(), String> {
+        let mut rules: Vec<Rule> = self.rules().into_iter().map(|(_, rule, _)| rule).collect();
+        if rules.is_empty() {
+            return Ok(());
+        }
+        rules.dedup();
+        let (hierarchy, about) = cgroup::detect(&Roots::default());
+        let Some(hierarchy) = hierarchy else {
+            return Err(format!("what is asked for tenants needs cgroups: {about}"));
+        };
+        // The files are in groups below the root alone.
+        let probe =
+            Groups::new(&hierarchy).and_then(|mut groups| groups.make("probe", None).map(|group| (groups, group)));
+        let (groups, group) = probe.map_err(|e| e.to_string())?;
+        rules.into_iter().try_for_each(|rule| groups.offers(group, rule)).map_err(|e| e.to_string())
+    }
+
+    /// The rules of each tenant.
+    fn rules(&self) -> Vec<(TenantId, Rule, String)> {
+        let mut rules = Vec::new();
+        for (tenant, controls) in &self.controls {
+            let mut add = |rule, text| rules.push((*tenant, rule, text));
+            if controls.io_max.iter().any(|rates| rates.bytes.or(rates.ios).is_some()) {
+                add(Rule::Max, io_max_text(&self.disk, &controls.io_max.map(|rates| (rates.bytes, rates.ios))));
+            }
+            if let Some(target) = controls.io_latency {
+                add(Rule::Latency, format!("{} target={}", self.disk, target.0 / Nanos::from_us(1).0));
+            }
+            if controls.prio_class != TenantControls::default().prio_class {
+                add(Rule::PrioClass, controls.prio_class.name().to_owned());
+            }
+            if let Some(weight) = controls.io_weight.filter(|_| self.io_cost) {
+                add(Rule::Weight, weight.to_string());
+            }
+        }
+        rules
+    }
+}
+
+/// All limits of a group in the words of `io.max`: bytes and I/Os in a second, of reads and of writes.
+fn io_max_text(disk: &str, [reads, writes]: &[(Option<u64>, Option<u64>); 2]) -> String {
+    let word = |limit: Option<u64>| limit.map_or("max".to_owned(), |limit| limit.to_string());
+    let [rbps, wbps, riops, wiops] = [reads.0, writes.0, reads.1, writes.1].map(word);
+    format!("{disk} rbps={rbps} wbps={wbps} riops={riops} wiops={wiops}")
 }
 
 impl TenantGroups {
-    /// Cgroups for the tenants of a load that has several. `None`, with a note, where this system has none.
-    pub(super) fn new(load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
-        if load.tenant_specs.len() < 2 {
-            return Ok(None);
-        }
-        TenantGroups::under(&Roots::default(), load, notes)
+    /// Cgroups for the tenants of a load that has several, or of which something is asked. `None`, with a note, where this system
+    /// has none; an error where something is asked that it cannot do.
+    pub(super) fn new(load: &Load, asked: Asked, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
+        TenantGroups::under(&Roots::default(), load, asked, notes)
     }
 
-    fn under(roots: &Roots, load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
+    fn under(roots: &Roots, load: &Load, asked: Asked, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
+        let rules = asked.rules();
+        let limits = load.changes.iter().any(|(_, change)| matches!(change, Change::IoMax { .. }));
+        let is_needed = limits || !rules.is_empty();
+        if load.tenant_specs.len() < 2 && !is_needed {
+            return Ok(None);
+        }
         let (hierarchy, about) = cgroup::detect(roots);
+        if is_needed && hierarchy.is_none() {
+            return Err(Error::refused(format!("what is asked for tenants needs cgroups: {about}")));
+        }
         let made = hierarchy.map(|found| Groups::new(&found));
         let groups = match made {
             Some(Ok(groups)) => groups,
+            Some(Err(e)) if is_needed => return Err(e.into()),
             Some(Err(e)) => {
                 notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
                 return Ok(None);
@@ -62,18 +143,43 @@ impl TenantGroups {
         let grouped = (0..).zip(&load.tenant_specs).filter(|(i, _)| root != Some(TenantId(*i)));
         let heaviest = grouped.map(|(_, t)| t.weight).chain(later).max().unwrap_or(1);
         let places = vec![None; load.tenant_specs.len()];
-        let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest) };
+        let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest), disk: asked.disk };
         for i in 0..load.tenant_specs.len() {
             if root == Some(TenantId(i as u32)) {
                 continue;
             }
             // The controller may be there without a scheduler that honours weights: then the file for a weight is missing.
             if let Err(e) = made.make(load, i) {
-                notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
-                return Ok(None);
+                if !is_needed {
+                    notes.push(format!(
+                        "tenants are distinguished by process only, and their weights have no effect: {e}"
+                    ));
+                    return Ok(None);
+                }
+                if load.tenant_specs.len() > 1 {
+                    notes.push(format!("weights have no effect: {e}"));
+                }
+                made.make_unweighed(load, i)?;
             }
         }
+        made.set_rules(load, &rules)?;
         Ok(Some(made))
+    }
+
+    /// Sets what is asked for tenants. Limits of version 1 do not count for groups in groups.
+    fn set_rules(&self, load: &Load, rules: &[(TenantId, Rule, String)]) -> Result<(), Error> {
+        for (tenant, rule, text) in rules {
+            let holds = load.tenant_specs.iter().any(|other| other.parent == Some(*tenant));
+            if *rule == Rule::Max && holds && self.groups.version() == Version::V1 {
+                return Err(Error::refused(
+                    "io.max of a tenant that holds others: cgroup v1 does not apply it to them; expected cgroup v2",
+                ));
+            }
+            if let Some((group, _)) = self.places[tenant.0 as usize] {
+                self.groups.set_rule(group, *rule, text)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes a tenant's cgroup, after that of its parent.
@@ -86,6 +192,20 @@ impl TenantGroups {
         let group = self.groups.add(&format!("t{tenant}"), self.scaled(spec.weight), within)?;
         let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
         let own = if nests { self.groups.add("own", self.scaled(OWN_TASKS_WEIGHT), Some(group))? } else { group };
+        self.places[tenant] = Some((group, own));
+        Ok(group)
+    }
+
+    /// As [`TenantGroups::make`], where weights are not to be had.
+    fn make_unweighed(&mut self, load: &Load, tenant: usize) -> Result<usize, Error> {
+        if let Some((group, _)) = self.places[tenant] {
+            return Ok(group);
+        }
+        let parent = load.tenant_specs[tenant].parent;
+        let within = parent.map(|above| self.make_unweighed(load, above.0 as usize)).transpose()?;
+        let group = self.groups.make(&format!("t{tenant}"), within)?;
+        let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
+        let own = if nests { self.groups.make("own", Some(group))? } else { group };
         self.places[tenant] = Some((group, own));
         Ok(group)
     }
@@ -103,6 +223,14 @@ impl TenantGroups {
             Some((_, own)) => self.groups.move_process(own, pid)?,
             None if self.root == Some(tenant) => self.groups.move_to_root(pid)?,
             None => {}
+        }
+        Ok(())
+    }
+
+    fn set_limits(&self, tenant: TenantId, limits: &[Rates; 2]) -> Result<(), Error> {
+        if let Some((group, _)) = self.places[tenant.0 as usize] {
+            let text = io_max_text(&self.disk, &limits.map(|rates| (rates.bytes, rates.ios)));
+            self.groups.set_rule(group, Rule::Max, &text)?;
         }
         Ok(())
     }
@@ -139,11 +267,10 @@ pub(super) fn change(
             (Change::Move { thread, tenant }, Some(groups)) => groups.admit(*tenant, pids[*thread as usize]),
             (Change::Weight { tenant, weight }, Some(groups)) => groups.set_weight(*tenant, *weight),
             // Without cgroups the kernel cannot tell tenants apart: a note says so.
-            (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
-            // A worker stops by itself; a run that exchanges its scheduler, or has limits, is refused before.
-            (Change::Stop { .. } | Change::Scheduler { .. } | Change::IoMax { .. } | Change::IoCost { .. }, _) => {
-                Ok(())
-            }
+            (Change::Move { .. } | Change::Weight { .. } | Change::IoMax { .. }, None) => Ok(()),
+            (Change::IoMax { tenant, limits }, Some(groups)) => groups.set_limits(*tenant, limits),
+            // A worker stops by itself; a run that exchanges its scheduler or changes io.cost is refused before.
+            (Change::Stop { .. } | Change::Scheduler { .. } | Change::IoCost { .. }, _) => Ok(()),
         };
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
     }
@@ -167,7 +294,8 @@ mod tests {
         let scenario = dumbwaiter_scenario::Scenario::from_toml(text, "test").unwrap();
         let load = dumbwaiter_scenario::load::Prepared::new(&scenario).unwrap().load(0, 1 << 20, 1).unwrap();
         let mut notes = Vec::new();
-        assert!(TenantGroups::under(&roots, &load, &mut notes).unwrap().is_none());
+        let asked = || Asked { controls: load.controls.clone(), io_cost: false, disk: "7:0".to_owned() };
+        assert!(TenantGroups::under(&roots, &load, asked(), &mut notes).unwrap().is_none());
         assert!(notes.len() == 1 && notes[0].contains("no file for a weight"), "{notes:?}");
         assert_eq!(std::fs::read_dir(dir.path().join("blkio")).unwrap().count(), 0);
     }

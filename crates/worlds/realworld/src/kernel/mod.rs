@@ -7,15 +7,19 @@ mod workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use dumbwaiter_block::TenantId;
 use dumbwaiter_experiment::{
     About, Cell, CellResult, Concurrency, Control, DbBench, Failure, Refusal, Stack, Work, World,
 };
+use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::io_cost::IoCost;
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::{SCHEDULERS, Settings};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, WbtTarget};
 
+use self::groups::Asked;
 use crate::DeviceUnderTest;
 use crate::database::Database;
 use crate::error::{Doing, Error};
@@ -66,6 +70,8 @@ pub struct Kernel<'a> {
     database: Database,
     /// A stack changed write-back throttling.
     wbt_set: AtomicBool,
+    /// io.cost, once a stack has set it.
+    io_cost: Mutex<Option<IoCost>>,
     /// The load that was checked last, with the result.
     checked: Mutex<Option<CheckedLoad>>,
 }
@@ -106,6 +112,7 @@ impl Kernel<'_> {
             schedulers,
             database: Database::new(device),
             wbt_set: AtomicBool::new(false),
+            io_cost: Mutex::default(),
             checked: Mutex::default(),
         })
     }
@@ -132,8 +139,9 @@ impl Kernel<'_> {
             let why = "has no write-back throttling: its kernel lacks it, or it is a stacked device";
             return Err(Refusal(format!("{name} {why}; leave wbt out of `{spec}`")));
         }
-        if spec.controls.io_cost.is_some() {
-            let why = "io.cost is not set on a live kernel by this program";
+        if spec.controls.io_cost.is_some()
+            && let Err(why) = IoCost::offered(&Roots::default())
+        {
             return Err(Refusal(format!("{name}: `{spec}`: {why}; expected our engine (--via engine), or no io.cost")));
         }
         Ok(())
@@ -177,6 +185,7 @@ impl Kernel<'_> {
             settings.set(&format!("iosched/{name}"), value).doing(format!("scheduler `{spec}`"))?;
         }
         self.set_wbt(settings, spec, scenario)?;
+        self.set_io_cost(spec, scenario)?;
         if !self.options.keep_current {
             settings.set("nomerges", &scenario.nomerges.to_string())?;
         } else if spec.to_string() == self.current {
@@ -211,6 +220,23 @@ impl Kernel<'_> {
             settings.set(WBT, &(us + 1).to_string())?;
             settings.set(WBT, &value)?;
         }
+        Ok(())
+    }
+
+    /// Sets io.cost as a stack or a scenario asks, and puts back what was set where another stack before changed it.
+    fn set_io_cost(&self, spec: &SchedulerSpec, scenario: &Scenario) -> Result<(), Error> {
+        let mut io_cost = lock(&self.io_cost);
+        let Some(asked) = scenario.kernel_controls(spec.controls).io_cost else {
+            let problems = io_cost.as_mut().map(IoCost::restore).unwrap_or_default();
+            return problems.into_iter().next().map_or(Ok(()), |problem| Err(Error::failed(problem)));
+        };
+        if io_cost.is_none() {
+            *io_cost = Some(IoCost::new(&Roots::default(), &self.queue.number()?)?);
+        }
+        let model = asked.user_model.then(|| asked.model_text());
+        let qos =
+            if asked.user_qos { asked.qos_text() } else { format!("enable={} ctrl=auto", u8::from(asked.enabled)) };
+        io_cost.as_mut().map_or(Ok(()), |io_cost| io_cost.set(model.as_deref(), &qos))?;
         Ok(())
     }
 
@@ -281,7 +307,12 @@ impl World for Kernel<'_> {
             Work::DbBench(_) => self.database.supported().map_err(Refusal),
             Work::Scenario(load) => {
                 self.device.supports(load.scenario(), cell.completion)?;
-                self.check_load(load)
+                self.check_load(load)?;
+                let scenario = load.scenario();
+                let stated = (0..).map(TenantId).zip(scenario.tenants.iter().map(|tenant| tenant.controls)).collect();
+                let asked = Asked::of(scenario, cell.scheduler.controls, stated, String::new());
+                let name = self.queue.name();
+                asked.refused().map_err(|why| Refusal(format!("{name}: `{}`: {why}", cell.scheduler)))
             }
         }
     }

@@ -12,9 +12,10 @@ use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::filesystem::{self, TemporaryFolder};
+use dumbwaiter_scenario::Tenant;
 use dumbwaiter_scenario::load::{Change, Prepared};
 
-use super::groups::{self, TenantGroups};
+use super::groups::{self, Asked, TenantGroups};
 use super::join;
 use crate::DeviceUnderTest;
 use crate::completion::Method;
@@ -128,12 +129,13 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "io.cost.change at {at} s: the kernel's io.cost stays as it is during a run; expected no [[io.cost.change]]"
         ));
     }
-    if scenario.has_controls() {
-        return Err(
-            "limit_iops, limit_bytes, reservation_iops, prio_class, io_max, io_latency: the kernel's io.max, io.latency and io.prio.class are not set by this \
-             program; expected our engine (--via engine), or none of these"
-                .to_owned(),
-        );
+    let ours = |t: &Tenant| t.controls.limit_iops.or(t.controls.limit_bytes).or(t.controls.reservation_iops).is_some();
+    if let Some(tenant) = scenario.tenants.iter().find(|tenant| ours(tenant)) {
+        return Err(format!(
+            "limit_iops, limit_bytes, reservation_iops of {}: the kernel has none of these; expected our engine (--via engine), or \
+             io_max",
+            tenant.name
+        ));
     }
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if scenario.host.nr_requests_at_attach.is_some() && !keeps_limits(&release) {
@@ -197,7 +199,11 @@ pub(super) fn run(
     let mut notes = std::mem::take(&mut load.notes);
     let folder =
         TemporaryFolder::inside(&folder_off(device.path())).doing("no folder for the logs of completed I/Os")?;
-    let groups = TenantGroups::new(&load, &mut notes)?;
+    let own = cell.scheduler.controls;
+    let disk = device.queue().map(|queue| queue.number()).transpose()?.unwrap_or_default();
+    let asked = Asked::of(scenario, own, std::mem::take(&mut load.controls), disk);
+    load.changes = scenario.tenant_changes(own, std::mem::take(&mut load.changes));
+    let groups = TenantGroups::new(&load, asked, &mut notes)?;
     let options = device.disk_options();
     let mut workers = Vec::new();
     for (i, thread) in load.threads.iter().enumerate() {

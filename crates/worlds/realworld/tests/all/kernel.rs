@@ -91,8 +91,13 @@ fn what_processes_cannot_run_is_refused_before() {
     assert!(refused(&limited, "none").contains("a limit of 10 I/Os"));
     let staged = format!("duration = \"1s\"\n{READS}{two}stage = 1\n");
     assert!(refused(&staged, "none").contains("stages cannot be run"));
-    let with_io_max = READS.replace("[[tenant]]", "[[tenant]]\nio_max = \"riops=9\"");
-    assert!(refused(&with_io_max, "none").contains("the kernel's io.max, io.latency and io.prio.class are not set"));
+    let limited = READS.replace("[[tenant]]", "[[tenant]]\nlimit_iops = 9");
+    assert!(refused(&limited, "none").contains("the kernel has none of these"));
+    // A kernel or a version of cgroups without it says so.
+    let with_target = READS.replace("[[tenant]]", "[[tenant]]\nio_latency = \"5ms\"");
+    if let Err(why) = kernel.supports(&cell(&load(&with_target), Stack::Kernel, "none")) {
+        assert!(why.0.contains("io.latency"), "{}", why.0);
+    }
     let again = DeviceUnderTest::open(disk.path(), options()).unwrap();
     let second = Kernel::new(&again, shell(OBEDIENT)).err().unwrap();
     assert!(second.reason.contains("is being measured by process"), "{second}");
