@@ -48,7 +48,7 @@ impl IoCost {
             for (file, off) in [(&self.model, "ctrl=auto"), (&self.qos, "enable=0 ctrl=auto")] {
                 let of_disk = format!("{} ", self.number);
                 let lines = read_some(file).unwrap_or_default();
-                let before = lines.lines().find(|line| line.starts_with(&of_disk)).map(str::to_owned);
+                let before = lines.lines().find(|line| line.starts_with(&of_disk)).map(put_back);
                 let back = before.unwrap_or_else(|| format!("{of_disk}{off}"));
                 self.guards.push(Guard::new(Action::write_text(file, &back), || Ok(()))?);
             }
@@ -66,6 +66,14 @@ impl IoCost {
     pub fn restore(&mut self) -> Vec<String> {
         self.guards.iter().rev().flat_map(Guard::restore).collect()
     }
+}
+
+/// What restores a line of the kernel's files: the parameters of one that the kernel chose itself would become the user's.
+fn put_back(line: &str) -> String {
+    let is_auto = line.split(' ').any(|word| word == "ctrl=auto");
+    let chosen =
+        |word: &&str| !is_auto || !word.contains('=') || word.starts_with("enable=") || word.starts_with("ctrl=");
+    line.split(' ').filter(chosen).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -100,6 +108,13 @@ mod tests {
         );
         drop(io_cost);
         assert!(begins(&model, "259:0 ctrl=auto") && begins(&qos, "259:0 enable=1 ctrl=user rpct=95.00"));
+    }
+
+    #[test]
+    fn what_the_kernel_chose_stays_its_choice() {
+        assert_eq!(put_back("8:0 enable=1 ctrl=auto rpct=0.00 max=100.00"), "8:0 enable=1 ctrl=auto");
+        assert_eq!(put_back("8:0 ctrl=auto model=linear rbps=1"), "8:0 ctrl=auto");
+        assert_eq!(put_back("8:0 enable=1 ctrl=user rpct=95.00"), "8:0 enable=1 ctrl=user rpct=95.00");
     }
 
     #[test]

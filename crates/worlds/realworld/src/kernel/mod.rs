@@ -184,8 +184,9 @@ impl Kernel<'_> {
         for (name, value) in &spec.tunables {
             settings.set(&format!("iosched/{name}"), value).doing(format!("scheduler `{spec}`"))?;
         }
-        self.set_wbt(settings, spec, scenario)?;
+        // It switches the default of write-back throttling off, and on again.
         self.set_io_cost(spec, scenario)?;
+        self.set_wbt(settings, spec, scenario)?;
         if !self.options.keep_current {
             settings.set("nomerges", &scenario.nomerges.to_string())?;
         } else if spec.to_string() == self.current {
@@ -332,6 +333,9 @@ impl World for Kernel<'_> {
 
     fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
         self.database.close();
-        self.device.conclude(runs, control)
+        // Before the settings of the queue, of which write-back throttling depends on it.
+        let mut problems = lock(&self.io_cost).take().map(|mut io_cost| io_cost.restore()).unwrap_or_default();
+        problems.extend(self.device.conclude(runs, control)?);
+        Ok(problems)
     }
 }
