@@ -13,6 +13,7 @@ pub mod diskstats;
 mod error;
 pub mod file;
 pub mod filesystem;
+pub mod in_force;
 pub mod io_cost;
 pub mod ioprio;
 mod lock;

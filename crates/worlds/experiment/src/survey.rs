@@ -37,6 +37,8 @@ pub struct Subject {
     pub not_loaded: Vec<&'static str>,
     /// Can the kernel poll it, and why or what that needs.
     pub polling: (bool, String),
+    /// What stands before the scheduler, in a sentence.
+    pub in_force: String,
     /// Load average of the machine.
     pub load: f64,
     /// CPUs of the machine.
@@ -111,6 +113,7 @@ pub fn recommend(
         });
     };
     notes.extend(concluded?);
+    notes.push(subject.in_force.clone());
     let scenarios: serde_json::Map<String, serde_json::Value> =
         plan.points.iter().filter_map(|p| Some((p.name.to_owned(), serde_json::to_value(&p.scenario).ok()?))).collect();
     let found = advise::Survey {

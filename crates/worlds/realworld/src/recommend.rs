@@ -2,6 +2,8 @@
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Failure, Subject, Surveyed};
+use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::in_force::in_force;
 use dumbwaiter_linux::machine::Machine;
 use dumbwaiter_scenario::SchedulerSpec;
 
@@ -48,6 +50,7 @@ impl<'a> Survey<'a> {
             udev_match: dumbwaiter_linux::udev::matching(queue.name()),
             schedulers: candidates(schedulers, current, all, queue.name())?,
             not_loaded: COMMON_SCHEDULERS.into_iter().filter(|name| !all.iter().any(|a| a == name)).collect(),
+            in_force: in_force(&Roots::default(), queue),
             polling: (polling.available, polling.about.clone()),
             load: machine.load,
             cpus: f64::from(machine.cpus),
