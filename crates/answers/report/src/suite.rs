@@ -18,8 +18,7 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     let mut text = String::new();
     if let Some(verdict) = &document.suite_verdict {
         let head = if verdict.drive_class.is_empty() { verdict.sentence.clone() } else { verdict.lines().join("; ") };
-        let title =
-            if suite.name.is_empty() { "several scenarios".to_owned() } else { format!("suite:{}", suite.name) };
+        let title = &document.title;
         text += &format!("{}\n", style.bold(&folded(&format!("{title}: {head}."), style.width, "  ")));
         for of in &verdict.by_class {
             text += &format!(

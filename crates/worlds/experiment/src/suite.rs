@@ -34,7 +34,7 @@ pub enum Input {
     One(Box<Experiment>),
     /// Several.
     Several {
-        /// The name of a suite; empty for scenarios that were listed.
+        /// What the whole is called: `suite:desktop`, a job file whose stages these are, `several scenarios`.
         name: String,
         /// The scenarios.
         cases: Vec<Case>,
@@ -79,7 +79,7 @@ impl Input {
         if let ([word], [InputKind::FioJob]) = (words, kinds.as_slice()) {
             let stages = Experiment::stages(word, overrides, goal)?;
             if !stages.is_empty() {
-                return Ok(Input::of_stages(stages));
+                return Ok(Input::of_stages(word, stages));
             }
         }
         if words.len() < 2 || kinds.contains(&InputKind::Trace) {
@@ -96,16 +96,19 @@ impl Input {
             }
             cases.push(Case { variant, drive: None, fill_percent: None, experiment });
         }
-        Ok(Input::Several { name: String::new(), cases })
+        Ok(Input::Several { name: "several scenarios".to_owned(), cases })
     }
 
     /// The stages of a fio job file, which run one after the other.
-    fn of_stages(stages: Vec<Experiment>) -> Input {
+    fn of_stages(file: &Path, stages: Vec<Experiment>) -> Input {
         let case = |experiment: Experiment| {
             let variant = experiment.scenario.name.clone();
             Case { variant, drive: None, fill_percent: None, experiment }
         };
-        Input::Several { name: String::new(), cases: stages.into_iter().map(case).collect() }
+        // A pasted command line is its own name.
+        let name = file.file_name().filter(|_| file.is_file()).map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| "fio's stages".to_owned());
+        Input::Several { name, cases: stages.into_iter().map(case).collect() }
     }
 
     /// The effective scenario, or each of several under a line with its name.
@@ -174,7 +177,7 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
             }
         }
     }
-    Ok(Input::Several { name: name.to_owned(), cases })
+    Ok(Input::Several { name: format!("{SUITE}{name}"), cases })
 }
 
 fn command(suite: &str, overrides: &Overrides, goal: Goal) -> String {
@@ -192,7 +195,7 @@ fn on_a_real_drive(suite: &library::SuiteOf, overrides: &Overrides, goal: Goal) 
         experiment.command.clone_from(&command);
         cases.push(Case { variant: named.name.to_owned(), drive: None, fill_percent: None, experiment });
     }
-    Ok(Input::Several { name: suite.name.to_owned(), cases })
+    Ok(Input::Several { name: format!("{SUITE}{}", suite.name), cases })
 }
 
 /// Moves all I/O of jobs into the first `percent` of the device: there is no data elsewhere.
@@ -210,7 +213,7 @@ fn confine(scenario: &mut Scenario, percent: u8) {
     }
 }
 
-/// Compares the schedulers under each of several scenarios, and over all of them.
+/// Compares the schedulers under each of several scenarios, and over all of them; `name` is what the whole is called.
 ///
 /// # Errors
 /// As [`compare()`], if it fails in the first case. A later failure ends the comparison, which keeps its completed runs.
@@ -306,15 +309,14 @@ impl MergedCases {
 
     /// One document of all runs, under the name of the suite, if it has one.
     fn into_document(self, name: &str, cases: &[Case]) -> Result<Document, Failure> {
-        let title = if name.is_empty() { "several scenarios".to_owned() } else { format!("{SUITE}{name}") };
         let goal = cases.first().map_or(Goal::default(), |case| case.experiment.goal);
         let scenarios: Result<Vec<Value>, _> =
             cases.iter().map(|case| serde_json::to_value(&case.experiment.scenario)).collect();
-        let scenario = json!({ "name": title, "scenarios": scenarios.map_err(Failure::refused)? });
-        let mut document = Document::new(&title, scenario, self.versions, self.runs, goal);
+        let scenario = json!({ "name": name, "scenarios": scenarios.map_err(Failure::refused)? });
+        let mut document = Document::new(name, scenario, self.versions, self.runs, goal);
         (document.rate, document.incumbent) = self.asked;
-        let document =
-            document.with_provenance(self.provenance.unwrap_or_default()).with_suite(Suite::new(name, self.cases));
+        let suite = Suite::new(name.strip_prefix(SUITE).unwrap_or_default(), self.cases);
+        let document = document.with_provenance(self.provenance.unwrap_or_default()).with_suite(suite);
         let MergedCases { notes, warnings, load_patterns_unix_s, .. } = self;
         Ok(Document { warnings, notes, load_patterns_unix_s, ..document })
     }

@@ -63,7 +63,7 @@ pub fn compare(
     Ok(comparison)
 }
 
-/// Compares the schedulers under each of several scenarios on a device, and over all of them; `name` is that of a suite.
+/// Compares the schedulers under each of several scenarios on a device, and over all of them; `name` is what the whole is called.
 ///
 /// # Errors
 /// As [`compare()`]. Every scenario is checked before the first is run.
