@@ -8,9 +8,10 @@ use crate::drive::worker::monotonic;
 use dumbwaiter_block::{Nanos, TenantId};
 use dumbwaiter_linux::cgroup::{self, Groups, Rule, Version};
 use dumbwaiter_linux::{Roots, ioprio};
+use dumbwaiter_scenario::Rates;
 use dumbwaiter_scenario::load::{Change, Load};
-use dumbwaiter_scenario::{KernelControls, Rates, Scenario, TenantControls};
 
+use super::asked::{Asked, io_max_text};
 use crate::error::Error;
 
 /// The largest weight that every kind of cgroup takes.
@@ -33,75 +34,6 @@ pub(super) struct TenantGroups {
     disk: String,
 }
 
-/// What a stack asks for the tenants of a load.
-pub(super) struct Asked {
-    /// What applies to each tenant under it.
-    pub(super) controls: Vec<(TenantId, TenantControls)>,
-    /// Does it enable io.cost, to which `io_weight` belongs?
-    pub(super) io_cost: bool,
-    /// The disk, such as `259:0`.
-    pub(super) disk: String,
-}
-
-impl Asked {
-    /// What the stack `own` asks for tenants that `stated` this.
-    pub(super) fn of(
-        scenario: &Scenario,
-        own: KernelControls,
-        stated: Vec<(TenantId, TenantControls)>,
-        disk: String,
-    ) -> Asked {
-        let io_cost = scenario.kernel_controls(own).io_cost.is_some_and(|settings| settings.enabled);
-        Asked { controls: scenario.tenant_controls(own, stated), io_cost, disk }
-    }
-
-    /// The first of its rules that this system does not offer, with the reason.
-    pub(super) fn refused(&self) -> Result<(), String> {
-        let mut rules: Vec<Rule> = self.rules().into_iter().map(|(_, rule, _)| rule).collect();
-        if rules.is_empty() {
-            return Ok(());
-        }
-        rules.dedup();
-        let (hierarchy, about) = cgroup::detect(&Roots::default());
-        let Some(hierarchy) = hierarchy else {
-            return Err(format!("what is asked for tenants needs cgroups: {about}"));
-        };
-        // The files are in groups below the root alone.
-        let probe =
-            Groups::new(&hierarchy).and_then(|mut groups| groups.make("probe", None).map(|group| (groups, group)));
-        let (groups, group) = probe.map_err(|e| e.to_string())?;
-        rules.into_iter().try_for_each(|rule| groups.offers(group, rule)).map_err(|e| e.to_string())
-    }
-
-    /// The rules of each tenant.
-    fn rules(&self) -> Vec<(TenantId, Rule, String)> {
-        let mut rules = Vec::new();
-        for (tenant, controls) in &self.controls {
-            let mut add = |rule, text| rules.push((*tenant, rule, text));
-            if controls.io_max.iter().any(|rates| rates.bytes.or(rates.ios).is_some()) {
-                add(Rule::Max, io_max_text(&self.disk, &controls.io_max.map(|rates| (rates.bytes, rates.ios))));
-            }
-            if let Some(target) = controls.io_latency {
-                add(Rule::Latency, format!("{} target={}", self.disk, target.0 / Nanos::from_us(1).0));
-            }
-            if controls.prio_class != TenantControls::default().prio_class {
-                add(Rule::PrioClass, controls.prio_class.name().to_owned());
-            }
-            if let Some(weight) = controls.io_weight.filter(|_| self.io_cost) {
-                add(Rule::Weight, weight.to_string());
-            }
-        }
-        rules
-    }
-}
-
-/// All limits of a group in the words of `io.max`: bytes and I/Os in a second, of reads and of writes.
-fn io_max_text(disk: &str, [reads, writes]: &[(Option<u64>, Option<u64>); 2]) -> String {
-    let word = |limit: Option<u64>| limit.map_or("max".to_owned(), |limit| limit.to_string());
-    let [rbps, wbps, riops, wiops] = [reads.0, writes.0, reads.1, writes.1].map(word);
-    format!("{disk} rbps={rbps} wbps={wbps} riops={riops} wiops={wiops}")
-}
-
 impl TenantGroups {
     /// Cgroups for the tenants of a load that has several, or of which something is asked. `None`, with a note, where this system
     /// has none; an error where something is asked that it cannot do.
@@ -116,24 +48,19 @@ impl TenantGroups {
         if load.tenant_specs.len() < 2 && !is_needed {
             return Ok(None);
         }
+        let mut by_process = |why: &dyn std::fmt::Display| {
+            notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {why}"));
+            Ok(None)
+        };
         let (hierarchy, about) = cgroup::detect(roots);
-        if is_needed && hierarchy.is_none() {
-            return Err(Error::refused(format!("what is asked for tenants needs cgroups: {about}")));
-        }
-        let made = hierarchy.map(|found| Groups::new(&found));
-        let groups = match made {
+        let groups = match hierarchy.map(|found| Groups::new(&found)) {
             Some(Ok(groups)) => groups,
             Some(Err(e)) if is_needed => return Err(e.into()),
-            Some(Err(e)) => {
-                notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
-                return Ok(None);
+            None if is_needed => {
+                return Err(Error::refused(format!("what is asked for tenants needs cgroups: {about}")));
             }
-            None => {
-                notes.push(format!(
-                    "tenants are distinguished by process only, and their weights have no effect: {about}"
-                ));
-                return Ok(None);
-            }
+            Some(Err(e)) => return by_process(&e),
+            None => return by_process(&about),
         };
         let later = load.changes.iter().filter_map(|(_, change)| match change {
             Change::Weight { weight, .. } => Some(*weight),
@@ -144,24 +71,24 @@ impl TenantGroups {
         let heaviest = grouped.map(|(_, t)| t.weight).chain(later).max().unwrap_or(1);
         let places = vec![None; load.tenant_specs.len()];
         let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest), disk: asked.disk };
+        let mut weightless = None;
         for i in 0..load.tenant_specs.len() {
             if root == Some(TenantId(i as u32)) {
                 continue;
             }
             // The controller may be there without a scheduler that honours weights: then the file for a weight is missing.
-            if let Err(e) = made.make(load, i) {
-                if !is_needed {
-                    notes.push(format!(
-                        "tenants are distinguished by process only, and their weights have no effect: {e}"
-                    ));
-                    return Ok(None);
+            match made.make(load, i, true) {
+                Ok(_) => {}
+                Err(e) if !is_needed => return by_process(&e),
+                Err(e) => {
+                    if load.tenant_specs.len() > 1 {
+                        weightless.get_or_insert(format!("weights have no effect: {e}"));
+                    }
+                    made.make(load, i, false)?;
                 }
-                if load.tenant_specs.len() > 1 {
-                    notes.push(format!("weights have no effect: {e}"));
-                }
-                made.make_unweighed(load, i)?;
             }
         }
+        notes.extend(weightless);
         made.set_rules(load, &rules)?;
         Ok(Some(made))
     }
@@ -182,30 +109,21 @@ impl TenantGroups {
         Ok(())
     }
 
-    /// Makes a tenant's cgroup, after that of its parent.
-    fn make(&mut self, load: &Load, tenant: usize) -> Result<usize, Error> {
+    /// Makes a tenant's cgroup, after that of its parent; without a weight where weights are not to be had.
+    fn make(&mut self, load: &Load, tenant: usize, weighed: bool) -> Result<usize, Error> {
         if let Some((group, _)) = self.places[tenant] {
             return Ok(group);
         }
         let spec = &load.tenant_specs[tenant];
-        let within = spec.parent.map(|above| self.make(load, above.0 as usize)).transpose()?;
-        let group = self.groups.add(&format!("t{tenant}"), self.scaled(spec.weight), within)?;
+        let within = spec.parent.map(|above| self.make(load, above.0 as usize, weighed)).transpose()?;
+        let (weight, own_weight) = (self.scaled(spec.weight), self.scaled(OWN_TASKS_WEIGHT));
+        let mut add = |name: &str, weight, within| match weighed {
+            true => self.groups.add(name, weight, within),
+            false => self.groups.make(name, within),
+        };
+        let group = add(&format!("t{tenant}"), weight, within)?;
         let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
-        let own = if nests { self.groups.add("own", self.scaled(OWN_TASKS_WEIGHT), Some(group))? } else { group };
-        self.places[tenant] = Some((group, own));
-        Ok(group)
-    }
-
-    /// As [`TenantGroups::make`], where weights are not to be had.
-    fn make_unweighed(&mut self, load: &Load, tenant: usize) -> Result<usize, Error> {
-        if let Some((group, _)) = self.places[tenant] {
-            return Ok(group);
-        }
-        let parent = load.tenant_specs[tenant].parent;
-        let within = parent.map(|above| self.make_unweighed(load, above.0 as usize)).transpose()?;
-        let group = self.groups.make(&format!("t{tenant}"), within)?;
-        let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
-        let own = if nests { self.groups.make("own", Some(group))? } else { group };
+        let own = if nests { add("own", own_weight, Some(group))? } else { group };
         self.places[tenant] = Some((group, own));
         Ok(group)
     }
@@ -229,7 +147,7 @@ impl TenantGroups {
 
     fn set_limits(&self, tenant: TenantId, limits: &[Rates; 2]) -> Result<(), Error> {
         if let Some((group, _)) = self.places[tenant.0 as usize] {
-            let text = io_max_text(&self.disk, &limits.map(|rates| (rates.bytes, rates.ios)));
+            let text = io_max_text(&self.disk, limits);
             self.groups.set_rule(group, Rule::Max, &text)?;
         }
         Ok(())

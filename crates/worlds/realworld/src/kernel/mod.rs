@@ -1,5 +1,6 @@
 //! The kernel's own schedulers on a block device.
 
+mod asked;
 mod groups;
 mod join;
 mod workers;
@@ -19,7 +20,7 @@ use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, WbtTarget};
 
-use self::groups::Asked;
+use self::asked::Asked;
 use crate::DeviceUnderTest;
 use crate::database::Database;
 use crate::error::{Doing, Error};

@@ -15,7 +15,8 @@ use dumbwaiter_linux::filesystem::{self, TemporaryFolder};
 use dumbwaiter_scenario::Tenant;
 use dumbwaiter_scenario::load::{Change, Prepared};
 
-use super::groups::{self, Asked, TenantGroups};
+use super::asked::Asked;
+use super::groups::{self, TenantGroups};
 use super::join;
 use crate::DeviceUnderTest;
 use crate::completion::Method;
