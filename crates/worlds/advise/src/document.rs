@@ -178,12 +178,12 @@ impl Document {
     fn commands(&self, place: &TargetDrive, spec: &SchedulerSpec) -> (Vec<String>, Vec<String>) {
         let of_drive = commands(place, spec, self.nr_requests());
         let of_tenants = tenant_units::commands(&self.scenario, spec, &place.disk);
-        if of_drive.apply.first() == of_drive.undo.first() && of_drive.apply.len() == of_drive.undo.len() {
-            return (of_tenants.apply, of_tenants.undo);
-        }
         if of_drive.apply.is_empty() {
             // A name or value was not sound.
             return (Vec::new(), Vec::new());
+        }
+        if of_drive.apply.first() == of_drive.undo.first() && of_drive.apply.len() == of_drive.undo.len() {
+            return (of_tenants.apply, of_tenants.undo);
         }
         ([of_drive.apply, of_tenants.apply].concat(), [of_drive.undo, of_tenants.undo].concat())
     }
@@ -276,4 +276,32 @@ pub enum ParseError {
         /// Schema that this version reads.
         expected: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_sound_gets_no_commands_for_tenants_either() {
+        let scenario = json!({"duration": "1s", "devices": ["ssd:nvme-tlc"], "schedulers": ["none", "none+io.max"],
+            "tenant": [{"name": "batch", "io_max": "rbps=9", "task": [{"name": "t", "rw": "randread", "bs": "4k"}]}]});
+        let document = Document::new("t", scenario, BTreeMap::new(), Vec::new(), Goal::default());
+        let spec = SchedulerSpec::parse("none+io.max").unwrap();
+        let of = |disk: &str| {
+            let place = TargetDrive {
+                disk: disk.to_owned(),
+                udev_match: "KERNEL==\"sda\"".to_owned(),
+                previous: "none".to_owned(),
+                previous_nr_requests: None,
+            };
+            document.commands(&place, &spec)
+        };
+        let (apply, undo) = of("sda");
+        assert!(apply.iter().any(|line| line.contains("'IOReadBandwidthMax=/dev/sda 9'")), "{apply:?}");
+        assert_eq!(undo.len(), 1);
+        assert_eq!(of("sda'; reboot #"), (Vec::new(), Vec::new()));
+    }
 }
