@@ -182,11 +182,10 @@ pub(crate) fn find(start: &[u8]) -> Option<Found> {
     }
     let all = |words: &&[&str]| words.iter().all(|word| text.contains(word));
     let found = SUMMARIES.iter().find(|s| s.words.iter().any(all))?;
-    Some(Found {
-        tool: found.name,
-        tells: found.tells,
-        figures: load_figures(&text).or_else(|| histogram_figures(&text)),
-    })
+    let figures = load_figures(&text).or_else(|| histogram_figures(&text));
+    // There may be more behind it.
+    let part = if start.len() > SEARCHED { " (in its first 16 KiB)" } else { "" };
+    Some(Found { tool: found.name, tells: found.tells, figures: figures.map(|figures| figures + part) })
 }
 
 #[cfg(test)]
@@ -213,6 +212,9 @@ mod tests {
         ] {
             assert_eq!(find(text.as_bytes()).map(|found| found.tool), Some(name), "{text}");
         }
+        let long = format!("@usecs:\n{}", "[1] 4 |@@|\n".repeat(4000));
+        let figures = find(long.as_bytes()).and_then(|found| found.figures).unwrap();
+        assert!(figures.ends_with("99 % below 2 us (in its first 16 KiB)"), "{figures}");
         for text in ["time,op\n1,2\n", "", "8,0 1 1 0.0 1 Q R 1 + 8 [x]\n"] {
             assert!(find(text.as_bytes()).is_none(), "{text}");
         }
