@@ -214,7 +214,7 @@ mod tests {
         }
         let long = format!("@usecs:\n{}", "[1] 4 |@@|\n".repeat(4000));
         let figures = find(long.as_bytes()).and_then(|found| found.figures).unwrap();
-        assert!(figures.ends_with("99 % below 2 us (in its first 16 KiB)"), "{figures}");
+        assert!(figures.ends_with("99 % below 2000 ns (in its first 16 KiB)"), "{figures}");
         for text in ["time,op\n1,2\n", "", "8,0 1 1 0.0 1 Q R 1 + 8 [x]\n"] {
             assert!(find(text.as_bytes()).is_none(), "{text}");
         }
