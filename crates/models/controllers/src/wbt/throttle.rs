@@ -66,6 +66,8 @@ struct Counter {
 #[derive(Clone, Debug)]
 pub struct Throttle {
     jiffies: Jiffies,
+    /// Ticks of a second: to compute them is a division.
+    second: i64,
     /// The device has a volatile write cache.
     volatile_cache: bool,
     depth: u32,
@@ -97,6 +99,7 @@ impl Throttle {
         let (none, _) = limits(depth, 0, false);
         Throttle {
             jiffies,
+            second: jiffies.hz(),
             volatile_cache,
             depth,
             target: Nanos::ZERO,
@@ -196,7 +199,7 @@ impl Throttle {
     }
 
     fn waited_recently(&self, now: Nanos) -> bool {
-        self.within(self.waited, now, self.jiffies.hz())
+        self.within(self.waited, now, self.second)
     }
 
     /// Did `then` come fewer than this many steps of the tick counter ago? The counter is asked only near the border: a
@@ -216,7 +219,7 @@ impl Throttle {
 
     fn limit(&self, class: Class, flags: Flags, now: Nanos) -> u32 {
         let urgent = Flags::SYNC.with(Flags::META).with(Flags::PRIO).with(Flags::SWAP);
-        let tenth = self.jiffies.hz() / 10;
+        let tenth = self.second / 10;
         if class == Class::Discard {
             self.limits.background
         } else if flags.any(urgent) || self.waited_recently(now) {
