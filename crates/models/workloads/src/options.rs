@@ -2,7 +2,7 @@
 //!
 //! An option that is new in fio is a row: with the form of its value, or with the reason why it is ignored or refused.
 
-mod form;
+pub(crate) mod form;
 
 use dumbwaiter_block::hint::nearest;
 
@@ -13,10 +13,10 @@ use crate::generate::parse::{Parsed, block_size, block_split, per_dir, switch, w
 use crate::generate::{BlockSize, BurstProcess, Distribution, JobSpec, RateProcess, Scalar};
 use crate::generate::{Sequencer, SubmitMode, ThinkBlocks};
 use dumbwaiter_text::units::{BareTime, Prefixes};
-pub(crate) use form::Form;
+
 use form::{
-    Amount, BLOCKS, Delay, ENGINE, Each, FLAG, NAME, NICENESS, Number, OFFSETS, Optional, PATTERN, PERCENT, RATE, SIZE,
-    SIZE_OR_SHARE, SYNC, Time, UnlessZero, Words,
+    Amount, BLOCKS, Delay, ENGINE, Each, FLAG, Form, NAME, NICENESS, Number, OFFSETS, Optional, PATTERN, PERCENT, RATE,
+    SIZE, SIZE_OR_SHARE, SYNC, Time, UnlessZero, Words,
 };
 
 /// An option, or several that are ignored or refused for one reason.

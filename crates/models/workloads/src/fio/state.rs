@@ -1,7 +1,7 @@
 //! The options of a section and of [global] before it, and the setters of those that concern the job file.
 
 use crate::generate::JobSpec;
-use crate::options::Form;
+use crate::options::form::Form;
 use dumbwaiter_text::units::{self, Prefixes};
 
 /// Options set by a section.

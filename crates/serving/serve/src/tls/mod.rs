@@ -6,7 +6,7 @@
 
 mod adapter;
 mod certificates;
-mod identity;
+pub(crate) mod identity;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
