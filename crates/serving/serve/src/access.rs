@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tls::identity::Identity;
+use crate::tls::Identity;
 
 /// Who may open an export. With no rule everybody may who reaches the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 
 mod adapter;
 mod certificates;
-pub(crate) mod identity;
+mod identity;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
