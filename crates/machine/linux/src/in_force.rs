@@ -14,11 +14,12 @@ const LEVELS: usize = 3;
 /// The weight of a group that was given none.
 const DEFAULT_WEIGHT: &str = "100";
 
-/// It, in a sentence.
+/// Says for the disk of `queue` the target of write-back throttling in us, whether io.cost is on and with what, and which groups
+/// have a weight other than 100: one line for people.
 pub fn in_force(roots: &Roots, queue: &Queue) -> String {
     let wbt = match queue.get("wbt_lat_usec").as_deref() {
         Ok("0") => "write-back throttling is off".to_owned(),
-        Ok(us) => format!("write-back throttling holds reads to {us} us"),
+        Ok(us) => format!("write-back throttling has a target of {us} us for reads"),
         Err(_) => "there is no write-back throttling".to_owned(),
     };
     let (hierarchy, _) = cgroup::detect(roots);
@@ -100,7 +101,7 @@ mod tests {
         let said = in_force(&roots, &queue);
         assert_eq!(
             said,
-            "set now: write-back throttling holds reads to 2000 us; there is no io.cost; no group has a weight of its own"
+            "set now: write-back throttling has a target of 2000 us for reads; there is no io.cost; no group has a weight of its own"
         );
         put("sys/block/fake/queue/wbt_lat_usec", "0\n");
         put("cg/io.cost.qos", "8:0 enable=1 ctrl=auto\n259:0 enable=1 ctrl=user min=50.00\n");

@@ -17,6 +17,8 @@ enum Unit {
 struct Counts {
     label: String,
     unit: Unit,
+    /// Does a row end in its last value (bcc), or in the first of the next row (bpftrace, iolatency)?
+    inclusive: bool,
     rows: Vec<(u64, u64)>,
 }
 
@@ -65,8 +67,10 @@ pub(crate) fn histogram_figures(text: &str) -> Option<String> {
     for line in text.lines() {
         if let Some((name, unit)) = title(line) {
             let label = if name.is_empty() { std::mem::take(&mut label) } else { name };
-            found.push(Counts { label, unit, rows: Vec::new() });
-        } else if let (Some(row), Some(last)) = (row(line), found.last_mut()) {
+            found.push(Counts { label, unit, inclusive: !line.contains("<("), rows: Vec::new() });
+        } else if let Some(last) = found.last_mut()
+            && let Some(row) = row(line, last.inclusive)
+        {
             last.rows.push(row);
         } else if let Some((_, name)) = line.split_once(" = ") {
             // A disk, process or flag before a histogram of bcc.
@@ -94,9 +98,10 @@ fn title(line: &str) -> Option<(String, Unit)> {
     };
     let name = name.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name == *word || name.ends_with(&format!("_{word}")));
+    let below = |unit: &str| name.ends_with(&format!("<({unit})"));
     let unit = match () {
-        () if has(&["usecs", "us", "usec", "<(us)"]) || name.ends_with("<(us)") => Unit::Ns(1000),
-        () if has(&["msecs", "ms", "msec"]) || name.ends_with("<(ms)") => Unit::Ns(1_000_000),
+        () if has(&["usecs", "us", "usec"]) || below("us") => Unit::Ns(1000),
+        () if has(&["msecs", "ms", "msec"]) || below("ms") => Unit::Ns(1_000_000),
         () if has(&["nsecs", "ns", "nsec"]) => Unit::Ns(1),
         () if has(&["kbytes", "kb", "kib"]) => Unit::Bytes(1024),
         () if has(&["bytes", "size", "bitesize"]) => Unit::Bytes(1),
@@ -105,8 +110,9 @@ fn title(line: &str) -> Option<(String, Unit)> {
     Some((label.to_owned(), unit))
 }
 
-/// The limit above a row's values, and their number: `256 -> 511 : 35 |**`, `[1K, 2K) 35 |@@`, `[7] 35 |@@`.
-fn row(line: &str) -> Option<(u64, u64)> {
+/// The limit above a row's values, and their number: `256 -> 511 : 35 |**`, `[1K, 2K) 35 |@@`, `[7] 35 |@@`. `inclusive`: the first
+/// form ends in its last value.
+fn row(line: &str, inclusive: bool) -> Option<(u64, u64)> {
     let line = line.trim();
     let (limit, rest) = match line.strip_prefix('[') {
         Some(rest) => {
@@ -121,9 +127,7 @@ fn row(line: &str) -> Option<(u64, u64)> {
         None => {
             let (_, rest) = line.split_once("->")?;
             let (high, rest) = rest.split_once(':')?;
-            let high = high.trim().parse::<u64>().ok()?;
-            // bcc's rows end in their last value, those of iolatency in the first of the next row.
-            (if high % 2 == 1 && high > 1 { high.checked_add(1)? } else { high.max(1) }, rest)
+            (high.trim().parse::<u64>().ok()?.checked_add(u64::from(inclusive))?, rest)
         }
     };
     let count = rest.split_whitespace().next()?;
@@ -164,7 +168,9 @@ mod tests {
         assert_eq!(histogram_figures(sizes).unwrap(), "dd: 1000 requests, half below 1024 KiB, 99 % below 1024 KiB");
         let perf_tools = "  >=(ms) .. <(ms)   : I/O      |Distribution                          |\n       0 -> 1       : 2104     |####|\n       \
                           1 -> 2       : 280      |###|\n";
-        assert_eq!(histogram_figures(perf_tools).unwrap().split(',').next(), Some("2384 requests"));
+        assert_eq!(histogram_figures(perf_tools).unwrap(), "2384 requests, half below 1000 us, 99 % below 2000 us");
+        let fast = "     usecs               : count     distribution\n         0 -> 1          : 9        |   |\n";
+        assert_eq!(histogram_figures(fast).unwrap(), "9 requests, half below 2000 ns, 99 % below 2000 ns");
     }
 
     #[test]

@@ -39,10 +39,15 @@ fn table(text: &str) -> Option<Vec<Load>> {
 /// The drives at the end of fio's output: `sda: ios=9/1, .. in_queue=10, util=4.00%`, sums of its run.
 fn disk_stats(text: &str) -> Vec<Load> {
     let Some((before, stats)) = text.rsplit_once("Disk stats (read/write):") else { return Vec::new() };
-    // run=10001-10001msec: the longest of the last group.
-    let run =
-        before.rsplit_once("run=").and_then(|(_, rest)| rest.split_once("msec")?.0.rsplit('-').next()?.parse().ok());
-    let Some(run_ms) = run.filter(|ms: &f64| *ms > 0.0) else { return Vec::new() };
+    // run=10001-10001msec: the groups of jobs run one after the other, each for the longest of its directions.
+    let longest = |group: &str| {
+        let runs = group.split("run=").skip(1);
+        runs.filter_map(|rest| rest.split_once("msec")?.0.rsplit('-').next()?.parse::<f64>().ok()).fold(0.0, f64::max)
+    };
+    let run_ms: f64 = before.split("Run status group").skip(1).map(longest).sum();
+    if run_ms <= 0.0 || !run_ms.is_finite() {
+        return Vec::new();
+    }
     let of_drive = |line: &str| {
         let (name, rest) = line.trim().split_once(": ios=")?;
         let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite());
@@ -111,13 +116,21 @@ mod tests {
 
     #[test]
     fn the_end_of_fios_output_tells_the_queue_of_its_run() {
-        let fio = "   READ: bw=59.4MiB/s (62.3MB/s), io=594MiB (623MB), run=10001-10001msec\n\nDisk stats (read/write):\n  \
+        let fio = "Run status group 0 (all jobs):\n   READ: bw=59.4MiB/s (62.3MB/s), io=594MiB (623MB), run=10001-10001msec\n\nDisk stats (read/write):\n  \
                    nvme0n1: ios=150123/12, merge=0/3, ticks=150000/20, in_queue=150020, util=99.05%\n";
         assert_eq!(
             load_figures(fio).unwrap(),
             "nvme0n1: 15012 I/Os a second, 15.0 in flight, 99 % busy: requests wait there: a scheduler can matter"
         );
-        assert_eq!(load_figures("run=0-0msec\nDisk stats (read/write):\n sda: ios=1/1, in_queue=1, util=1%\n"), None);
+        let groups = "Run status group 0 (all jobs):\n READ: run=1000-2000msec\n WRITE: run=900-3000msec\nRun status group 1:\n READ: run=5000-5000msec\n\
+                      Disk stats (read/write):\n sda: ios=800/0, in_queue=16000, util=99%\n";
+        assert!(load_figures(groups).unwrap().starts_with("sda: 100 I/Os a second, 2.0 in flight"));
+        assert_eq!(
+            load_figures(
+                "Run status group 0:\nrun=0-0msec\nDisk stats (read/write):\n sda: ios=1/1, in_queue=1, util=1%\n"
+            ),
+            None
+        );
     }
 
     #[test]

@@ -27,10 +27,19 @@ struct Unit {
 /// every stack is there before and after, and needs none.
 pub(crate) fn commands(scenario: &Value, spec: &SchedulerSpec, disk: &str) -> Commands {
     let mut commands = Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() };
-    let units = units(scenario, spec, disk);
+    let (units, nameless): (Vec<Unit>, Vec<Unit>) =
+        units(scenario, spec, disk).into_iter().partition(|unit| !unit.name.is_empty());
     let invented: Vec<String> = units.iter().filter(|unit| unit.invented).map(|unit| unit.name.clone()).collect();
     if !invented.is_empty() {
         commands.apply.push(format!("# Put the units of your tenants in place of {}.", list(&invented)));
+    }
+    if !nameless.is_empty() {
+        // Their names are for no shell.
+        let (n, are) = (
+            nameless.len(),
+            if nameless.len() == 1 { "tenant states, whose name" } else { "tenants state, whose names" },
+        );
+        commands.apply.push(format!("# Set by hand what {n} {are} no unit can have."));
     }
     for Unit { name, folder, properties, prio_class, .. } in units {
         if !properties.is_empty() {
@@ -63,14 +72,15 @@ fn units(scenario: &Value, spec: &SchedulerSpec, disk: &str) -> Vec<Unit> {
     let own = spec.controls;
     let under = tenants_under(&scenario, own);
     let has_io_cost = own.io_cost.is_some_and(|settings| settings.enabled);
+    let heaviest = scenario.tenants.iter().map(|tenant| tenant.weight).max().unwrap_or_default();
     let mut found = Vec::new();
-    for (tenant, controls) in scenario.tenants.iter().zip(under) {
-        let Some((name, folder)) = place(&scenario, tenant) else { continue };
+    for (tenant, controls) in scenario.tenants.iter().zip(under).filter(|(tenant, _)| tenant.name != Tenant::ROOT) {
+        let (name, folder) = place(&scenario, tenant).unwrap_or_default();
         let mut properties = Vec::new();
         if has_io_cost {
             properties.extend(io_weight(controls.io_weight.unwrap_or(tenant.weight)));
         } else if spec.name == "bfq" {
-            properties.extend(bfq_weight(tenant.weight).and_then(io_weight));
+            properties.extend(io_weight(bfq_weight(tenant.weight, heaviest)));
         }
         if own.io_max_percent.is_some() {
             let [reads, writes] = controls.io_max;
@@ -96,7 +106,7 @@ fn units(scenario: &Value, spec: &SchedulerSpec, disk: &str) -> Vec<Unit> {
 }
 
 /// The unit that stands for a tenant and its folder: a slice in that of its parent, or the unit that it is named like. `None`
-/// for the root group, and where a shell would not read the name as it stands.
+/// where a shell would not read the name as it stands.
 fn place(scenario: &Scenario, tenant: &Tenant) -> Option<(String, String)> {
     let plain = |name: &str| {
         let sound = |c: char| c.is_ascii_alphanumeric() || "._-:@".contains(c);
@@ -130,12 +140,12 @@ fn io_weight(weight: u32) -> Option<(&'static str, String)> {
     (weight != Tenant::DEFAULT_WEIGHT).then(|| ("IOWeight", weight.to_string()))
 }
 
-/// The weight of systemd that becomes this weight of bfq: up to 100 the same, above it 900 steps for 9,900. `None` above 1000.
-fn bfq_weight(weight: u32) -> Option<u32> {
-    match weight {
-        ..=100 => Some(weight),
-        101..=1000 => Some(100 + (weight - 100) * 11),
-        _ => None,
+/// The weight of systemd that becomes this weight of bfq: up to 100 the same, above it 900 steps for 9,900. Where the `heaviest` is
+/// above bfq's 1000, all are scaled: only their ratio matters.
+fn bfq_weight(weight: u32, heaviest: u32) -> u32 {
+    match (u64::from(weight) * 1000 / u64::from(heaviest.max(1000))).clamp(1, 1000) as u32 {
+        weight @ ..=100 => weight,
+        weight => 100 + (weight - 100) * 11,
     }
 }
 
@@ -159,7 +169,7 @@ mod tests {
         assert!(Scenario::deserialize(&scenario).is_ok(), "{:?}", Scenario::deserialize(&scenario).err());
         let spec = SchedulerSpec::parse(stack).unwrap();
         let Commands { apply, undo, .. } = commands(&scenario, &spec, "nvme0n1");
-        [apply, undo].map(|lines| lines.into_iter().filter(|line| !line.starts_with('#')).collect())
+        [apply, undo].map(|lines| lines.into_iter().filter(|line| !line.starts_with("# Put the units of")).collect())
     }
 
     #[test]
@@ -203,7 +213,8 @@ mod tests {
         let tenants =
             json!([{"name": "db", "weight": 300, "io_weight": 800}, {"name": "web"}, {"name": "big", "weight": 5000}]);
         let set = |weight: u32, unit: &str| format!("sudo systemctl set-property {unit} 'IOWeight={weight}'");
-        assert_eq!(of(&tenants, "bfq")[0], [set(2300, "db.slice")]);
+        // The heaviest has bfq's 1000, the others as much less.
+        assert_eq!(of(&tenants, "bfq")[0], [set(60, "db.slice"), set(20, "web.slice"), set(10_000, "big.slice")]);
         assert_eq!(of(&tenants, "none+io.cost")[0], [set(800, "db.slice"), set(5000, "big.slice")]);
         assert_eq!(of(&tenants, "mq-deadline")[0], [""; 0]);
     }
@@ -217,9 +228,11 @@ mod tests {
             {"name": "$(reboot)", "weight": 50}
         ]);
         let [apply, _] = of(&tenants, "bfq+io.prio.class");
+        assert_eq!(apply.iter().filter(|line| line.contains("reboot")).count(), 0);
         assert_eq!(
             apply,
             [
+                "# Set by hand what 1 tenant states, whose name no unit can have.",
                 "sudo systemctl set-property vm.slice 'IOWeight=1200'",
                 "sudo systemctl set-property vm-a.slice 'IOWeight=2300'",
                 "echo idle | sudo tee /sys/fs/cgroup/vm.slice/vm-a.slice/io.prio.class",

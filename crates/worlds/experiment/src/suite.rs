@@ -105,7 +105,7 @@ impl Input {
             let variant = experiment.scenario.name.clone();
             Case { variant, drive: None, fill_percent: None, experiment }
         };
-        // A pasted command line is its own name.
+        // Command lines that are not in a file have no name.
         let name = file.file_name().filter(|_| file.is_file()).map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| "fio's stages".to_owned());
         Input::Several { name, cases: stages.into_iter().map(case).collect() }

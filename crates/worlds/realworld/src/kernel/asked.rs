@@ -27,25 +27,7 @@ impl Asked {
         Asked { controls: scenario.tenant_controls(own, stated), io_cost, disk }
     }
 
-    /// The first of its rules that this system does not offer, with the reason.
-    pub(super) fn refused(&self) -> Result<(), String> {
-        let mut rules: Vec<Rule> = self.rules().into_iter().map(|(_, rule, _)| rule).collect();
-        if rules.is_empty() {
-            return Ok(());
-        }
-        rules.dedup();
-        let (hierarchy, about) = cgroup::detect(&Roots::default());
-        let Some(hierarchy) = hierarchy else {
-            return Err(format!("what is asked for tenants needs cgroups: {about}"));
-        };
-        // The files are in groups below the root alone.
-        let probe =
-            Groups::new(&hierarchy).and_then(|mut groups| groups.make("probe", None).map(|group| (groups, group)));
-        let (groups, group) = probe.map_err(|e| e.to_string())?;
-        rules.into_iter().try_for_each(|rule| groups.offers(group, rule)).map_err(|e| e.to_string())
-    }
-
-    /// The rules of each tenant.
+    /// The rules of each tenant, its weight under io.cost apart.
     pub(super) fn rules(&self) -> Vec<(TenantId, Rule, String)> {
         let mut rules = Vec::new();
         for (tenant, controls) in &self.controls {
@@ -59,11 +41,35 @@ impl Asked {
             if controls.prio_class != TenantControls::default().prio_class {
                 add(Rule::PrioClass, controls.prio_class.name().to_owned());
             }
-            if let Some(weight) = controls.io_weight.filter(|_| self.io_cost) {
-                add(Rule::Weight, weight.to_string());
-            }
         }
         rules
+    }
+
+    /// The weight of a tenant under io.cost, if that is on: its `io_weight`, or else its weight.
+    pub(super) fn io_cost_weight(&self, tenant: TenantId, weight: u32) -> Option<u32> {
+        let own = self.controls.iter().find(|(of, _)| *of == tenant).and_then(|(_, controls)| controls.io_weight);
+        self.io_cost.then(|| own.unwrap_or(weight))
+    }
+}
+
+/// The rules that this system does not offer, with the reasons. A group is made to see: the root has no such files.
+pub(super) fn missing_rules() -> Vec<(Rule, String)> {
+    let all = [Rule::Max, Rule::Latency, Rule::PrioClass, Rule::Weight];
+    let (hierarchy, about) = cgroup::detect(&Roots::default());
+    let probe = hierarchy.map(|found| {
+        let mut groups = Groups::new(&found)?;
+        let group = groups.make("probe", None)?;
+        Ok((groups, group))
+    });
+    match probe {
+        Some(Ok((groups, group))) => {
+            all.into_iter().filter_map(|rule| Some((rule, groups.offers(group, rule).err()?.to_string()))).collect()
+        }
+        Some(Err(why)) => {
+            let why: dumbwaiter_linux::Error = why;
+            all.map(|rule| (rule, why.to_string())).to_vec()
+        }
+        None => all.map(|rule| (rule, format!("what is asked for tenants needs cgroups: {about}"))).to_vec(),
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) struct TenantGroups {
     root: Option<TenantId>,
     /// The largest weight of any tenant in the run.
     heaviest: u64,
-    /// The disk, such as `259:0`, that limits and targets name.
-    disk: String,
+    /// What is asked for the tenants.
+    asked: Asked,
 }
 
 impl TenantGroups {
@@ -44,7 +44,7 @@ impl TenantGroups {
     fn under(roots: &Roots, load: &Load, asked: Asked, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
         let rules = asked.rules();
         let limits = load.changes.iter().any(|(_, change)| matches!(change, Change::IoMax { .. }));
-        let is_needed = limits || !rules.is_empty();
+        let is_needed = limits || asked.io_cost || !rules.is_empty();
         if load.tenant_specs.len() < 2 && !is_needed {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl TenantGroups {
         let grouped = (0..).zip(&load.tenant_specs).filter(|(i, _)| root != Some(TenantId(*i)));
         let heaviest = grouped.map(|(_, t)| t.weight).chain(later).max().unwrap_or(1);
         let places = vec![None; load.tenant_specs.len()];
-        let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest), disk: asked.disk };
+        let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest), asked };
         let mut weightless = None;
         for i in 0..load.tenant_specs.len() {
             if root == Some(TenantId(i as u32)) {
@@ -125,7 +125,16 @@ impl TenantGroups {
         let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
         let own = if nests { add("own", own_weight, Some(group))? } else { group };
         self.places[tenant] = Some((group, own));
+        self.weigh_for_io_cost(TenantId(tenant as u32), group, load.tenant_specs[tenant].weight)?;
         Ok(group)
+    }
+
+    /// Its weight is not scaled: `io.weight` takes every weight.
+    fn weigh_for_io_cost(&self, tenant: TenantId, group: usize, weight: u32) -> Result<(), Error> {
+        if let Some(weight) = self.asked.io_cost_weight(tenant, weight) {
+            self.groups.set_rule(group, Rule::Weight, &weight.to_string())?;
+        }
+        Ok(())
     }
 
     /// Only the ratio of weights matters.
@@ -147,7 +156,7 @@ impl TenantGroups {
 
     fn set_limits(&self, tenant: TenantId, limits: &[Rates; 2]) -> Result<(), Error> {
         if let Some((group, _)) = self.places[tenant.0 as usize] {
-            let text = io_max_text(&self.disk, limits);
+            let text = io_max_text(&self.asked.disk, limits);
             self.groups.set_rule(group, Rule::Max, &text)?;
         }
         Ok(())
@@ -156,6 +165,7 @@ impl TenantGroups {
     fn set_weight(&self, tenant: TenantId, weight: u32) -> Result<(), Error> {
         if let Some((group, _)) = self.places[tenant.0 as usize] {
             self.groups.weigh(group, self.scaled(weight))?;
+            self.weigh_for_io_cost(tenant, group, weight)?;
         }
         Ok(())
     }

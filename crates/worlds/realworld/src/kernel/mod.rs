@@ -6,13 +6,14 @@ mod join;
 mod workers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use dumbwaiter_block::TenantId;
 use dumbwaiter_experiment::{
     About, Cell, CellResult, Concurrency, Control, DbBench, Failure, Refusal, Stack, Work, World,
 };
 use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::cgroup::Rule;
 use dumbwaiter_linux::io_cost::IoCost;
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::{SCHEDULERS, Settings};
@@ -71,6 +72,8 @@ pub struct Kernel<'a> {
     database: Database,
     /// A stack changed write-back throttling.
     wbt_set: AtomicBool,
+    /// The rules of groups that this system does not offer, with the reasons.
+    missing_rules: OnceLock<Vec<(Rule, String)>>,
     /// io.cost, once a stack has set it.
     io_cost: Mutex<Option<IoCost>>,
     /// The load that was checked last, with the result.
@@ -113,6 +116,7 @@ impl Kernel<'_> {
             schedulers,
             database: Database::new(device),
             wbt_set: AtomicBool::new(false),
+            missing_rules: OnceLock::new(),
             io_cost: Mutex::default(),
             checked: Mutex::default(),
         })
@@ -232,6 +236,9 @@ impl Kernel<'_> {
             let problems = io_cost.as_mut().map(IoCost::restore).unwrap_or_default();
             return problems.into_iter().next().map_or(Ok(()), |problem| Err(Error::failed(problem)));
         };
+        if !asked.enabled && IoCost::offered(&Roots::default()).is_err() {
+            return Ok(());
+        }
         if io_cost.is_none() {
             *io_cost = Some(IoCost::new(&Roots::default(), &self.queue.number()?)?);
         }
@@ -314,7 +321,17 @@ impl World for Kernel<'_> {
                 let stated = (0..).map(TenantId).zip(scenario.tenants.iter().map(|tenant| tenant.controls)).collect();
                 let asked = Asked::of(scenario, cell.scheduler.controls, stated, String::new());
                 let name = self.queue.name();
-                asked.refused().map_err(|why| Refusal(format!("{name}: `{}`: {why}", cell.scheduler)))
+                let refused = |why: String| Refusal(format!("{name}: `{}`: {why}", cell.scheduler));
+                if asked.io_cost {
+                    IoCost::offered(&Roots::default()).map_err(|why| refused(why.to_string()))?;
+                }
+                let rules = asked.rules();
+                if rules.is_empty() {
+                    return Ok(());
+                }
+                let missing = self.missing_rules.get_or_init(asked::missing_rules);
+                let found = rules.iter().find_map(|(_, rule, _)| missing.iter().find(|(of, _)| of == rule));
+                found.map_or(Ok(()), |(_, why)| Err(refused(why.clone())))
             }
         }
     }
@@ -335,8 +352,7 @@ impl World for Kernel<'_> {
     fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
         self.database.close();
         // Before the settings of the queue, of which write-back throttling depends on it.
-        let mut problems = lock(&self.io_cost).take().map(|mut io_cost| io_cost.restore()).unwrap_or_default();
-        problems.extend(self.device.conclude(runs, control)?);
-        Ok(problems)
+        drop(lock(&self.io_cost).take());
+        self.device.conclude(runs, control)
     }
 }
