@@ -7,6 +7,7 @@
 
 mod command;
 mod expression;
+mod loose;
 mod outside;
 mod shell;
 pub(crate) mod state;
@@ -118,14 +119,17 @@ pub fn parse(text: &str, path: &str, outside: &Outside) -> Result<FioFile, FioEr
         false => sections.read(text, 0, 0).map(|()| vec![std::mem::take(&mut sections.found)]),
     };
     let mut reader = Reader { files: sections.files, warnings: found, ignored: Vec::new() };
-    let groups = read.map_err(|(at, reason)| reader.error(at, reason))?;
+    let mut groups = read.map_err(|(at, reason)| reader.error(at, reason))?;
+    if let [sections] = groups.as_mut_slice() {
+        reader.complete(sections);
+    }
     let mut jobs = Vec::new();
     for sections in &groups {
         reader.jobs(sections, &mut jobs)?;
     }
     if jobs.is_empty() {
         let at = At { file: 0, line: text.lines().count().max(1) };
-        return Err(reader.error(at, "there is no job: no section beside [global]".to_string()));
+        return Err(reader.error(at, "there is no job: no section with options".to_string()));
     }
     // Stages follow each other in the order of the file.
     for of_stage in jobs.chunk_by_mut(|(_, a), (_, b)| a.stage == b.stage) {
@@ -208,6 +212,19 @@ impl Reader {
         Ok(())
     }
 
+    /// Makes one job of a file of [global] alone, which is written for `fio FILE --name=NAME --filename=DEVICE`.
+    fn complete(&mut self, sections: &mut Vec<Section>) {
+        let last = sections.iter().rfind(|section| !section.settings.is_empty());
+        let Some(at) = last.map(|last| last.at).filter(|_| sections.iter().all(|section| section.title == "global"))
+        else {
+            return;
+        };
+        let text =
+            "no section beside [global], where fio finds no job: taken as one job, as `fio FILE --name=job` does";
+        self.warn(at, text.to_string());
+        sections.push(Section { at, title: "job".to_string(), settings: Vec::new() });
+    }
+
     /// Applies a section's options. `kb_base` applies to the whole section, wherever it appears.
     fn apply(&mut self, state: &mut JobState, section: &Section) -> Result<(), FioError> {
         let (bases, others): (Vec<&Setting>, Vec<_>) = section.settings.iter().partition(|s| s.key == "kb_base");
@@ -244,7 +261,7 @@ impl Reader {
                 if let Some(suffix) = doubtful_suffix(&value).filter(|_| prefixes == Prefixes::Fio1024) {
                     self.warn(*at, format!("{key}={value}: with kb_base=1024, fio takes {suffix} as a power of 1000"));
                 }
-                state.spec.set(key, &value, prefixes).map_err(|e| self.error(*at, e.to_string()))?;
+                self.set_as_fio(&mut state.spec, setting, &value, prefixes)?;
                 if key == "ioengine" && state.spec.ioengine.bypasses_kernel {
                     self.warn(*at, format!("ioengine={value}: its I/O goes to the device of the scenario"));
                 }
@@ -263,6 +280,37 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Sets an option of a job to what fio reads of its value, and says so where that is not what stands there.
+    fn set_as_fio(
+        &mut self,
+        spec: &mut JobSpec,
+        of: &Setting,
+        value: &str,
+        prefixes: Prefixes,
+    ) -> Result<(), FioError> {
+        let Setting { at, key, written, .. } = of;
+        let read = loose::as_fio_reads(key, value);
+        // `bs` is one size, where a scenario also takes a range or a split.
+        let one_size = read.as_deref().filter(|_| matches!(key.as_str(), "bs" | "blocksize"));
+        let strict = spec.set(key, one_size.unwrap_or(value), prefixes);
+        let taken = match (&strict, one_size) {
+            (Ok(()), None) => return Ok(()),
+            (Ok(()), Some(_)) => read,
+            (Err(_), _) => read.filter(|read| spec.set(key, read, prefixes).is_ok()),
+        };
+        match (taken, strict) {
+            (Some(read), _) => {
+                let text = match written {
+                    Some(written) => format!("={written}: fio reads a part of what its variables hold"),
+                    None => format!(": {}", loose::told(key, value, &read)),
+                };
+                self.warn(*at, format!("{key}{text}; so it is taken here"));
+                Ok(())
+            }
+            (None, strict) => strict.map_err(|e| self.error(*at, e.to_string())),
+        }
     }
 
     /// Checks a job as a whole and completes it.

@@ -174,8 +174,8 @@ fn harmless_options_are_named_in_warnings() {
 #[test]
 fn errors_name_line_option_value_and_expected_form() {
     for (text, expected) in [
-        ("", "j.fio:1: there is no job: no section beside [global]"),
-        ("[global]\nbs=4k\n", "j.fio:2: there is no job: no section beside [global]"),
+        ("", "j.fio:1: there is no job: no section with options"),
+        ("[global]\n\n", "j.fio:2: there is no job: no section with options"),
         ("bs=4k\n", "j.fio:1: bs appears before the first section; put [global] or a job's name above it"),
         ("[a\n", r#"j.fio:1: "[a" is not a section title such as [job1]"#),
         ("[]\n", r#"j.fio:1: "[]" is not a section title such as [job1]"#),
@@ -232,6 +232,46 @@ fn the_rest_of_a_split_goes_to_the_last_of_its_largest_parts() {
     assert_eq!(split("4k/33:16k/33:64k/33"), BlockSize::Split(vec![(4096, 33.0), (16384, 33.0), (65536, 34.0)]));
     assert_eq!(split("4k:16k"), BlockSize::Split(vec![(4096, 50.0), (16384, 50.0)]));
     assert!(refused("[a]\nbssplit=4k/60:8k/60\n").contains("these sum to 120"));
+}
+
+/// As fio 3.33 reads them: 4 KiB for `4k/15:1m:85`, the first size of a range, a number up to the sign behind it.
+#[test]
+fn what_fio_leaves_out_of_a_value_is_left_out_and_a_note_says_so() {
+    let one = |option: &str| {
+        let mut file = read(&format!("[a]\nrw=randrw\ndirect=1\nioengine=libaio\n{option}\n"));
+        assert_eq!(file.warnings.len(), 1, "{option}");
+        (file.jobs.remove(0).spec, file.warnings.remove(0).text)
+    };
+    let (spec, note) = one("bssplit=8k/40:12k-16k/5.:64k/55,16k/75:20k-128/25");
+    assert_eq!(spec.bs.read, BlockSize::Split(vec![(8192, 40.0), (12288, 5.0), (65536, 55.0)]));
+    assert_eq!(spec.bs.write, BlockSize::Split(vec![(16384, 75.0), (20480, 25.0)]));
+    assert_eq!(note, "bssplit: of 12k-16k/5. fio reads 12k/5., and of 1 more such a part; so it is taken here");
+    let (spec, note) = one("bs=,4k/15:1m:85,");
+    assert_eq!(
+        (spec.bs.write, note.as_str()),
+        (BlockSize::Fixed(4096), "bs: of 4k/15:1m:85 fio reads 4k; so it is taken here")
+    );
+    assert_eq!(one("blocksize=8k-64k").0.bs.read, BlockSize::Fixed(8192));
+    assert_eq!(one("iodepth=60?").0.iodepth, 60);
+    assert_eq!(one("size=200%").0.size, Some(Extent::Percent(100.0)));
+    assert!(refused("[a]\niodepth=?6\n").contains("is not a whole number"));
+    assert!(refused("[a]\nbs=x4k/8k\n").contains("bs: \"x4k\" is not a size"));
+}
+
+#[test]
+fn globals_alone_are_one_job_and_a_note_says_so() {
+    let file = read("[global]\nrw=randread\ndirect=1\niodepth=8\nnumjobs=4\nioengine=libaio\n");
+    let [job] = file.jobs.as_slice() else { panic!("one job") };
+    assert_eq!((job.name.as_str(), job.numjobs, job.spec.iodepth), ("job", 4, 8));
+    let notes: Vec<String> = file.warnings.iter().map(|w| w.to_string()).collect();
+    assert_eq!(
+        notes,
+        [
+            "j.fio:1: no section beside [global], where fio finds no job: taken as one job, as `fio FILE --name=job` does"
+        ]
+    );
+    let two = read("[global]\ndirect=1\n[global]\nrw=randread\n");
+    assert_eq!((two.jobs.len(), two.warnings.len()), (1, 1));
 }
 
 #[test]
