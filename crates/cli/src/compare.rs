@@ -13,6 +13,10 @@ use crate::args::{Compare, Via};
 use crate::progress::{Watched, end_on_signal};
 use crate::{Ended, input, on, output, results};
 
+/// Said of simulations that take long.
+const SHORTER: &str =
+    "this takes long; in less time: --duration 30s ends each run then, -s NAME,NAME compares fewer schedulers";
+
 /// Reads the experiment, runs it, prints and writes the results.
 pub(crate) fn run(args: Compare) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
@@ -50,7 +54,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     let simulator = input::simulator(args.jobs)?;
     let inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     results::check_outputs(&args.outputs, &inputs)?;
-    let watched = Watched::start()?;
+    let watched = Watched::start()?.shortened_by(SHORTER);
     drop(checking);
     let compared = watched.run(|control| match &read {
         Input::One(experiment) => compare(experiment, &simulator, control),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Step};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -20,11 +21,15 @@ pub(crate) const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const QUIET_TIME: Duration = Duration::from_millis(700);
 /// How often a line is printed where stderr is no terminal.
 pub(crate) const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Work that takes longer is long: how to make it shorter is said, once.
+const LONG_TIME: Duration = Duration::from_secs(600);
 
 /// Shows on stderr how far simulated work is; Ctrl-C cancels it.
 pub struct Watched {
     progress: Arc<Progress>,
     control: Arc<Control>,
+    /// What makes the work shorter.
+    shorter: Option<&'static str>,
 }
 
 impl Watched {
@@ -36,7 +41,12 @@ impl Watched {
         let progress = Arc::new(Progress::default());
         let control = Arc::new(progress.control());
         cancel_on_signal(&control)?;
-        Ok(Watched { progress, control })
+        Ok(Watched { progress, control, shorter: None })
+    }
+
+    /// With what is said of work that takes long, or has no end in sight.
+    pub fn shortened_by(self, how: &'static str) -> Watched {
+        Watched { shorter: Some(how), ..self }
     }
 
     /// The control that the runs observe.
@@ -69,6 +79,7 @@ impl Watched {
             bar.set_style(style.progress_chars("=> "));
         }
         let mut last_line = started;
+        let mut shorter = self.shorter;
         while !is_over() {
             std::thread::sleep(POLL_INTERVAL);
             let elapsed = started.elapsed();
@@ -77,6 +88,10 @@ impl Watched {
             }
             let share = self.progress.share(&self.control);
             let message = self.progress.line(&self.control, elapsed);
+            let is_long = elapsed >= LINE_INTERVAL && elapsed.as_secs_f64() > share * LONG_TIME.as_secs_f64();
+            if let Some(how) = shorter.take_if(|_| is_long) {
+                bar.suspend(|| crate::tell!("{how}"));
+            }
             if terminal {
                 bar.set_position((share.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64);
                 bar.set_message(message);
@@ -142,6 +157,11 @@ impl Progress {
     fn line(&self, control: &Control, elapsed: Duration) -> String {
         let (done, runs) = (self.done.load(Ordering::Relaxed), self.planned.load(Ordering::Relaxed));
         let rate = control.finished.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64() / 1e6;
-        format!("{}{done}/{runs} runs, {rate:.2} M I/Os simulated per second", self.label())
+        let mut line = format!("{}{done}/{runs} runs, {rate:.2} M I/Os simulated per second", self.label());
+        if self.each_ns.load(Ordering::Relaxed) == 0 {
+            let simulated = Nanos(control.elapsed_ns.load(Ordering::Relaxed));
+            line += &format!(", {:.0} s simulated so far", simulated.as_secs_f64());
+        }
+        line
     }
 }
