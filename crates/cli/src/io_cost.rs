@@ -1,12 +1,16 @@
 //! `devices io-cost`.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use dumbwaiter_devices::{load, models};
-use dumbwaiter_experiment::{IoCostParameters, IoCostPlan, io_cost_parameters};
+use dumbwaiter_experiment::{IoCostParameters, IoCostPlan, io_cost_parameters, io_cost_reads};
+use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Engine};
 use dumbwaiter_report::{Align, table};
+use serde_json::json;
 
 use crate::args::DevicesIoCost;
-use crate::progress::Watched;
+use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
 use crate::{Ended, input, output};
 
 /// Measures and prints the parameters of each model.
@@ -18,14 +22,55 @@ pub(crate) fn run(args: &DevicesIoCost) -> Result<Ended> {
         bail!("--model-name {:?}: expected the name of one model, without * ? [ ] : or line breaks", args.model_name);
     }
     let most = input::time_if("--p99", args.p99.as_ref())?.map(|time| time.0 as f64 / 1e3);
+    args.destroy.check(args.on.as_deref(), "--on PATH")?;
+    if let Some(path) = &args.on {
+        return of_device(args, path, most);
+    }
     let world = input::simulator(args.jobs)?;
     let mut found = Vec::new();
     for device in wanted(args)? {
         let plan = IoCostPlan { device, service_p99_most_us: most };
         found.push(Watched::start()?.run(|control| io_cost_parameters(&plan, &world, control))?);
     }
-    let text = || found.iter().map(|of| text(of, &args.model_name)).collect::<Vec<_>>().join("\n");
+    let text = || found.iter().map(|of| text(of, "MAJ:MIN", &args.model_name)).collect::<Vec<_>>().join("\n");
     output::print_or_json(args.json.as_deref(), &found, text)?;
+    Ok(Ended::Done)
+}
+
+/// Measures a real device. Writes belong to it only where they are allowed.
+fn of_device(args: &DevicesIoCost, path: &Path, service_p99_most_us: Option<f64>) -> Result<Ended> {
+    let writes = args.destroy.allows_writes();
+    let bar = RunBar::default();
+    let control = bar.control(path, writes);
+    cancel_on_signal_and_undo(&control)?;
+    let options = DeviceOptions {
+        allow_writes: writes,
+        confirmed: args.destroy.confirmed(),
+        energy: EnergySource::None,
+        announce: Some(super::on::announce()),
+        ..DeviceOptions::default()
+    };
+    let device = DeviceUnderTest::open(path, options)?;
+    let number = device.queue().and_then(|queue| queue.number().ok()).unwrap_or_else(|| "MAJ:MIN".to_owned());
+    let (engine, name) = (Engine::new(&device)?, path.display().to_string());
+    if writes {
+        let plan = IoCostPlan { device: name, service_p99_most_us };
+        let found = io_cost_parameters(&plan, &engine, &control);
+        bar.finish();
+        let found = found?;
+        output::print_or_json(args.json.as_deref(), &[&found], || text(&found, &number, &args.model_name))?;
+        return Ok(Ended::Done);
+    }
+    let found = io_cost_reads(&name, &engine, &control);
+    bar.finish();
+    let model = found?;
+    let text = || {
+        format!(
+            "{name}: as far as reads tell; --destroy {name} measures writes too, and a rate that protects a service\n\n\
+             echo '{number} ctrl=user model=linear {model}' > /sys/fs/cgroup/io.cost.model\n"
+        )
+    };
+    output::print_or_json(args.json.as_deref(), &[json!({"device": name, "model": model})], text)?;
     Ok(Ended::Done)
 }
 
@@ -42,7 +87,8 @@ fn wanted(args: &DevicesIoCost) -> Result<Vec<String>> {
     Ok(wanted)
 }
 
-fn text(of: &IoCostParameters, model_name: &str) -> String {
+/// For people; `number` names the drive in the kernel's files.
+fn text(of: &IoCostParameters, number: &str, model_name: &str) -> String {
     let header = [
         ("min = max", Align::Right),
         ("p99 of a service", Align::Right),
@@ -67,11 +113,15 @@ fn text(of: &IoCostParameters, model_name: &str) -> String {
         ),
         None => format!("No rate keeps the p99 of a service at {} or less.", us(of.service_p99_most_us)),
     };
+    let remark = match number {
+        "MAJ:MIN" => "# the drive's number stands for MAJ:MIN (lsblk -do NAME,MAJ:MIN)\n",
+        _ => "",
+    };
     format!(
-        "{}\n{answer}\n\n{}\n# the drive's number stands for MAJ:MIN (lsblk -do NAME,MAJ:MIN)\n{}\n\n# /etc/udev/hwdb.d/91-iocost.hwdb, then systemd-hwdb update; systemd 254 or later\n{}",
+        "{}\n{answer}\n\n{}\n{remark}{}\n\n# /etc/udev/hwdb.d/91-iocost.hwdb, then systemd-hwdb update; systemd 254 or later\n{}",
         of.device,
         table(&header, &lines, output::style()),
-        of.commands("MAJ:MIN").join("\n"),
+        of.commands(number).join("\n"),
         of.hwdb(model_name)
     )
 }

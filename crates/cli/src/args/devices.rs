@@ -16,6 +16,7 @@ Examples:
   dumbwaiter devices validate ssd:850pro-256
   sudo dumbwaiter devices fit /dev/nvme0n1 > my-drive.toml       a survey that only reads, up to 2 minutes
   dumbwaiter devices io-cost ssd:nvme-tlc --p99 2ms              io.cost.model, io.cost.qos, a hwdb entry
+  sudo dumbwaiter devices io-cost --on /dev/nvme0n1              io.cost.model of this drive, as far as reads tell
   dumbwaiter devices fit --from cases.csv --figure 1 --like ssd:nvme-tlc > their-drive.toml
   dumbwaiter compare -d my-drive.toml"
 )]
@@ -45,7 +46,7 @@ pub(crate) enum DevicesCommand {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Find what io.cost needs to know of a model: io.cost.model, and a rate that protects a service
+    /// Find what io.cost needs to know of a model or a device: io.cost.model, and a rate that protects a service
     IoCost(DevicesIoCost),
     /// Survey a block device or file, or take published results (--from), fit a model and print it as a parameter file
     Fit(Box<DevicesFit>),
@@ -54,8 +55,13 @@ pub(crate) enum DevicesCommand {
 #[derive(clap::Args)]
 pub(crate) struct DevicesIoCost {
     /// The models; `flash` for every model of flash
-    #[arg(required = true, value_name = "NAME|FILE|flash")]
+    #[arg(required_unless_present = "on", value_name = "NAME|FILE|flash")]
     pub(crate) names: Vec<String>,
+    /// Measure this device in place of a model, for 10 s: what reads say of the model; with --destroy all of it
+    #[arg(long, value_name = "PATH", conflicts_with = "names")]
+    pub(crate) on: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) destroy: Destroy,
     /// Longest p99 of a service that counts as protected; by default one and a half times of that at a fifth of the drive's rate
     #[arg(long, value_name = "TIME")]
     pub(crate) p99: Option<String>,

@@ -30,7 +30,7 @@ fn worker_program() -> WorkerProgram {
 }
 
 /// Shows a line of the library.
-fn announce() -> dumbwaiter_realworld::Announce {
+pub(crate) fn announce() -> dumbwaiter_realworld::Announce {
     Arc::new(|line| crate::tell!("{line}"))
 }
 

@@ -39,6 +39,12 @@ pub fn in_force(roots: &Roots, queue: &Queue) -> String {
     format!("set now: {wbt}; {io_cost}; {groups}")
 }
 
+/// Whether the kernel could share disks by io.cost.
+pub fn offers_io_cost(roots: &Roots) -> bool {
+    let hierarchy = cgroup::detect(roots).0.filter(|hierarchy| hierarchy.version == Version::V2);
+    hierarchy.is_some_and(|hierarchy| hierarchy.mount.join("io.cost.model").exists())
+}
+
 fn io_cost(hierarchy: &Hierarchy, queue: &Queue) -> String {
     let file = hierarchy.mount.join("io.cost.qos");
     let (Ok(number), Some(lines)) = (queue.number(), read_some(&file).filter(|_| hierarchy.version == Version::V2))

@@ -11,9 +11,15 @@ use serde::Serialize;
 
 use crate::{Cell, Control, Failure, Finished, Matrix, Stack, World};
 
-/// The saturated loads: a key of the model, whether its figure is I/Os and not bytes, and the task. Sequential bandwidth is that of
+/// A key of the model, whether its figure is I/Os and not bytes, and the task.
+type Saturated = (&'static str, bool, &'static str);
+
+/// How many of the saturated loads read; they come first.
+const READING: usize = 3;
+
+/// The saturated loads. Sequential bandwidth is that of
 /// one I/O of 128 MiB at a time, the rest 64 of 4 KiB at a time.
-const SATURATED: [(&str, bool, &str); 6] = [
+const SATURATED: [Saturated; 6] = [
     ("rbps", false, "rw = \"read\"\nbs = \"128MiB\"\n"),
     ("rseqiops", true, "rw = \"read\"\nbs = \"4k\"\niodepth = 64\n"),
     ("rrandiops", true, "rw = \"randread\"\nbs = \"4k\"\niodepth = 64\n"),
@@ -92,28 +98,49 @@ pub fn io_cost_parameters(
     world: &dyn World,
     control: &Control,
 ) -> Result<IoCostParameters, Failure> {
-    let loads = SATURATED.map(|(_, _, task)| format!("[[task]]\nname = \"load\"\n{task}"));
-    let spec = |text: &str| SchedulerSpec::parse(text).map_err(Failure::refused);
-    let none = spec("none+wbt=off")?;
-    let saturated = loads.iter().map(|load| cell(plan, world, load, none.clone())).collect::<Result<Vec<_>, _>>()?;
-    let results = run_all(saturated, world, control)?;
-    let of = |((key, ios, _), run): (&(&str, bool, &str), &RunResult)| {
-        let rate = if *ios { run.iops } else { run.mb_per_s * 1e6 };
-        format!("{key}={}", (rate.round() as u64).max(1))
-    };
-    let model = SATURATED.iter().zip(&results).map(of).collect::<Vec<_>>().join(" ");
+    let (model, results) = saturated(&plan.device, &SATURATED, world, control)?;
     let randiops = (results[2].iops.round() as u64).max(SERVICE_PART);
 
     let mut cells = Vec::new();
     for percent in RATES {
-        let stack = spec(&format!("none+io.cost:qos=min={percent} max={percent},model={model}"))?;
+        let stack = SchedulerSpec::parse(&format!("none+io.cost:qos=min={percent} max={percent},model={model}"))
+            .map_err(Failure::refused)?;
         for (_, neighbour) in NEIGHBOURS {
             let load = beside(randiops / SERVICE_PART, neighbour);
-            cells.push(cell(plan, world, &load, stack.clone())?);
+            cells.push(cell(&plan.device, world, &load, stack.clone())?);
         }
     }
     let results = run_all(cells, world, control)?;
     Ok(judge(plan, model, &results))
+}
+
+/// Measures what the loads that read say of the model, `rbps`, `rseqiops` and `rrandiops`, as `io.cost.model` takes them. The
+/// kernel keeps what it has for writes.
+///
+/// # Errors
+/// A device that the world does not have, runs that fail, or an interruption.
+pub fn io_cost_reads(device: &str, world: &dyn World, control: &Control) -> Result<String, Failure> {
+    saturated(device, &SATURATED[..READING], world, control).map(|(model, _)| model)
+}
+
+/// Runs loads that fill the drive: what they say of the model, and the runs.
+fn saturated(
+    device: &str,
+    loads: &[Saturated],
+    world: &dyn World,
+    control: &Control,
+) -> Result<(String, Vec<RunResult>), Failure> {
+    let none = SchedulerSpec::named("none");
+    let cells = loads.iter().map(|(_, _, task)| {
+        let load = format!("[kernel]\nwbt = \"off\"\n[[task]]\nname = \"load\"\n{task}");
+        cell(device, world, &load, none.clone())
+    });
+    let results = run_all(cells.collect::<Result<Vec<_>, _>>()?, world, control)?;
+    let of = |((key, ios, _), run): (&Saturated, &RunResult)| {
+        let rate = if *ios { run.iops } else { run.mb_per_s * 1e6 };
+        format!("{key}={}", (rate.round() as u64).max(1))
+    };
+    Ok((loads.iter().zip(&results).map(of).collect::<Vec<_>>().join(" "), results))
 }
 
 /// A service of weight 500 that reads at a pace, and a neighbour of weight 100.
@@ -125,12 +152,12 @@ fn beside(service_iops: u64, neighbour: &str) -> String {
     format!("{service}[[tenant]]\nname = \"neighbour\"\nio_weight = 100\n[[tenant.task]]\nname = \"load\"\n{neighbour}")
 }
 
-fn cell(plan: &IoCostPlan, world: &dyn World, load: &str, scheduler: SchedulerSpec) -> Result<Cell, Failure> {
+fn cell(device: &str, world: &dyn World, load: &str, scheduler: SchedulerSpec) -> Result<Cell, Failure> {
     // Without costs of a host: what is asked is what the drive can do.
     let text = format!("warmup = \"1s\"\nduration = \"2s\"\n{load}\n[host]\nprofile = \"free\"\n");
     let scenario = Scenario::from_toml(&text, "io.cost").map_err(|error| Failure::refused(error.to_string()))?;
     let stack = world.about().stacks.last().copied().unwrap_or(Stack::Simulated);
-    Ok(Cell::of(&Arc::new(Prepared::new(&scenario)?), &plan.device, stack, scheduler))
+    Ok(Cell::of(&Arc::new(Prepared::new(&scenario)?), device, stack, scheduler))
 }
 
 fn run_all(cells: Vec<Cell>, world: &dyn World, control: &Control) -> Result<Vec<RunResult>, Failure> {

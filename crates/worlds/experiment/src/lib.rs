@@ -41,7 +41,7 @@ pub use compare::{Comparison, Ending, compare};
 pub use control::{Control, Step};
 pub use failure::{Failure, FailureKind, Refusal};
 pub use input::{Asked, Experiment, InputKind, Overrides, ReadError, input_kind};
-pub use io_cost_parameters::{IoCostParameters, IoCostPlan, Rate, io_cost_parameters};
+pub use io_cost_parameters::{IoCostParameters, IoCostPlan, Rate, io_cost_parameters, io_cost_reads};
 pub use matrix::{Finished, Matrix};
 pub use scenario_value::scenario_of_value;
 pub use score_table::{TableDevice, TablePlan, score_table};

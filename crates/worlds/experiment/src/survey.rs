@@ -12,7 +12,7 @@ use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 
 use crate::plan::{self, OVERHEAD, Plan};
-use crate::{Cell, Control, Failure, FailureKind, Stack, World};
+use crate::{Cell, Control, Failure, FailureKind, Stack, World, io_cost_reads};
 
 /// Rounds of the completion methods.
 const METHOD_ROUNDS_MIN: u32 = 3;
@@ -39,6 +39,8 @@ pub struct Subject {
     pub polling: (bool, String),
     /// What stands before the scheduler, in a sentence.
     pub in_force: String,
+    /// Whether the kernel could share the drive by io.cost, whose model is measured then.
+    pub offers_io_cost: bool,
     /// Load average of the machine.
     pub load: f64,
     /// CPUs of the machine.
@@ -66,6 +68,10 @@ pub struct Surveyed {
     pub failure: Option<Failure>,
 }
 
+/// What io.cost's model takes of the time of a survey, and the least time that has room for it.
+const IO_COST_TIME: Nanos = Nanos::from_secs(10);
+const LEAST_WITH_IO_COST: Nanos = Nanos::from_secs(60);
+
 /// Tries the schedulers of `subject` in `world` within `budget`, and says what to set. Nothing is written.
 pub fn recommend(
     subject: &Subject,
@@ -74,6 +80,8 @@ pub fn recommend(
     world: &dyn World,
     control: &Control,
 ) -> Result<Surveyed, Failure> {
+    let has_time = subject.offers_io_cost && budget >= LEAST_WITH_IO_COST;
+    let budget = if has_time { budget.since(IO_COST_TIME) } else { budget };
     let plan = plan::plan(budget, subject.schedulers.len(), subject.polling.0)?;
     let race = Race {
         points: plan.points.iter().map(|p| p.name).collect(),
@@ -99,6 +107,9 @@ pub fn recommend(
         let picked = picked.ok_or_else(|| Failure::refused(format!("`{}` was not tried", decision.pick)))?;
         methods = Some(survey.methods(picked, plan.completion, &subject.polling)?);
     }
+    let unhindered = survey.failure.is_none() && !control.cancelled();
+    let model =
+        (has_time && unhindered && decision.is_some()).then(|| io_cost_reads(&subject.path, world, control).ok());
     let interrupted = control.cancelled();
     let mut notes: Vec<String> = survey.failure.iter().map(|failure| format!("ended early: {failure}")).collect();
     let concluded = world.conclude(&mut survey.results, control);
@@ -114,6 +125,10 @@ pub fn recommend(
     };
     notes.extend(concluded?);
     notes.push(subject.in_force.clone());
+    notes.extend(model.flatten().map(|model| {
+        let path = &subject.path;
+        format!("io.cost's model of this drive, as far as reads tell: {model}; all of it: devices io-cost --on {path} --destroy {path}")
+    }));
     let scenarios: serde_json::Map<String, serde_json::Value> =
         plan.points.iter().filter_map(|p| Some((p.name.to_owned(), serde_json::to_value(&p.scenario).ok()?))).collect();
     let found = advise::Survey {

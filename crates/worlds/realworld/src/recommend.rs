@@ -3,7 +3,7 @@
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Failure, Subject, Surveyed};
 use dumbwaiter_linux::Roots;
-use dumbwaiter_linux::in_force::in_force;
+use dumbwaiter_linux::in_force::{in_force, offers_io_cost};
 use dumbwaiter_linux::machine::Machine;
 use dumbwaiter_scenario::SchedulerSpec;
 
@@ -51,6 +51,7 @@ impl<'a> Survey<'a> {
             schedulers: candidates(schedulers, current, all, queue.name())?,
             not_loaded: COMMON_SCHEDULERS.into_iter().filter(|name| !all.iter().any(|a| a == name)).collect(),
             in_force: in_force(&Roots::default(), queue),
+            offers_io_cost: offers_io_cost(&Roots::default()),
             polling: (polling.available, polling.about.clone()),
             load: machine.load,
             cpus: f64::from(machine.cpus),

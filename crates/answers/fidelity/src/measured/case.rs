@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::scenario::Length;
+
 /// CPUs that a list may name.
 const CPU_MAX: u16 = 4096;
 
@@ -27,10 +29,22 @@ pub(super) struct Case {
     pub(super) jobs: Vec<Job>,
     /// The rows of the table that this case answers.
     pub(super) rows: Vec<MeasuredRow>,
+    /// How long its runs are, where its rates do not say it.
+    pub(super) length: Option<Length>,
+    /// Control groups with a weight for io.cost, each with the jobs in groups of their own below it.
+    pub(super) groups: Vec<WeightedGroup>,
     /// How long a run may be at most, s.
     pub(super) seconds_max: f64,
     /// A remark for every row.
     pub(super) note: Option<String>,
+}
+
+/// A control group of jobs, whose groups are named as they are.
+#[derive(Clone, Debug)]
+pub(super) struct WeightedGroup {
+    pub(super) name: &'static str,
+    pub(super) weight: u32,
+    pub(super) jobs: Vec<String>,
 }
 
 /// One job of fio, or several equal ones.
@@ -79,6 +93,8 @@ pub(super) enum Part {
     EachOf(usize),
     /// All jobs: a sum, and no job.
     Total,
+    /// All jobs, of which the table has no rows of their own.
+    All,
 }
 
 /// Figures of a row; latencies and processor time in microseconds.

@@ -39,6 +39,8 @@ pub(super) fn case(paths: &[PathBuf], scheduler: &str) -> Result<Case, MeasuredE
         drives: 1,
         jobs: Vec::new(),
         rows: Vec::new(),
+        length: None,
+        groups: Vec::new(),
         seconds_max: SECONDS_MAX,
         note: None,
     };
@@ -158,7 +160,7 @@ fn add(
 fn job_of(part: Part) -> Option<usize> {
     match part {
         Part::Job(i) | Part::Reads(i) | Part::Writes(i) | Part::EachOf(i) => Some(i),
-        Part::Total => None,
+        Part::Total | Part::All => None,
     }
 }
 

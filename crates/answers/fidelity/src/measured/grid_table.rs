@@ -96,6 +96,8 @@ fn case(table: &Table, row: &Row) -> Result<Case, MeasuredError> {
         drives: 1,
         jobs,
         rows: vec![row],
+        length: None,
+        groups: Vec::new(),
         seconds_max: SECONDS_MAX,
         note: None,
     })

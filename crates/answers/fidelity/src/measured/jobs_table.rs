@@ -49,6 +49,8 @@ fn case(table: &Table, rows: &[&Row]) -> Result<Case, MeasuredError> {
         drives: table.count(rows[0], "devices", u32::from(DRIVES_MAX))? as u8,
         jobs: Vec::new(),
         rows: Vec::new(),
+        length: None,
+        groups: Vec::new(),
         seconds_max: SECONDS_MAX,
         note: None,
     };

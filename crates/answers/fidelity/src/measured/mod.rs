@@ -12,6 +12,7 @@ mod fio_results;
 mod fit;
 mod grid_table;
 mod host;
+mod isolation_table;
 mod jobs_table;
 mod kind;
 mod predicted;
@@ -203,9 +204,12 @@ fn of_table(table: &csv::Table) -> Result<Vec<Case>, MeasuredError> {
         jobs_table::cases(table)?
     } else if table.has(&grid_table::COLUMNS) {
         grid_table::cases(table)?
+    } else if table.has(&isolation_table::COLUMNS) {
+        isolation_table::cases(table)?
     } else {
-        let (jobs, grid) = (jobs_table::COLUMNS.join(", "), grid_table::COLUMNS.join(", "));
-        return Err(csv::at(path, 1, format!("columns of no table that is known; expected {jobs}, or {grid}")));
+        let known = [&jobs_table::COLUMNS[..], &grid_table::COLUMNS, &isolation_table::COLUMNS];
+        let known = known.map(|columns| columns.join(", ")).join(", or ");
+        return Err(csv::at(path, 1, format!("columns of no table that is known; expected {known}")));
     };
     if cases.is_empty() {
         return Err(csv::at(path, 1, "the table has no rows; expected at least one"));

@@ -10,7 +10,7 @@ pub(super) fn figures(case: &Case, run: &RunResult, part: Part) -> Figures {
     let alone = case.jobs.len() == 1;
     let whole = || of(run.iops, run.mb_per_s, &run.latency_us);
     let found = match part {
-        Part::Total => total(case, run),
+        Part::Total | Part::All => total(case, run),
         Part::Job(_) if alone => whole(),
         Part::Job(job) | Part::EachOf(job) => {
             let own = tasks(case, run, job);
@@ -30,7 +30,8 @@ pub(super) fn figures(case: &Case, run: &RunResult, part: Part) -> Figures {
         Part::Writes(_) => of(run.write.iops, run.write.mb_per_s, &run.write.latency_us),
     };
     // Processor time is known of all I/Os together.
-    let cpu_us = (alone || part == Part::Total).then_some(run.cpu.us_per_io).filter(|us| us.is_finite());
+    let cpu_us =
+        (alone || matches!(part, Part::Total | Part::All)).then_some(run.cpu.us_per_io).filter(|us| us.is_finite());
     Figures { cpu_us, ..found }
 }
 

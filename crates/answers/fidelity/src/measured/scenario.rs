@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::{Host, Scenario, SchedulerSpec};
+use dumbwaiter_scenario::{Host, Scenario, SchedulerSpec, Tenant};
 
 use super::case::{Case, Job};
 
@@ -36,6 +36,9 @@ pub(super) struct Length {
 /// How long the runs of a case are: as long as its measured rates need for enough I/Os.
 /// `effort` is a part of that, 0 to 1.
 pub(super) fn length(case: &Case, effort: f64) -> Length {
+    if let Some(Length { warmup_s, seconds }) = case.length {
+        return Length { warmup_s, seconds: seconds * effort };
+    }
     let competes = case.jobs.len() > 1 || case.writes();
     let (ios, least, warmup) = match (competes, case.writes()) {
         (true, true) => (IOS_OF_MIXES, SECONDS_OF_MIXES_MIN, WARMUP_OF_MIXES),
@@ -76,6 +79,14 @@ pub(super) fn scenario(
     scenario.series = nanos(length.seconds);
     scenario.replicates = replicates;
     scenario.host = host.clone();
+    for group in &case.groups {
+        for tenant in scenario.tenants.iter_mut().filter(|tenant| group.jobs.contains(&tenant.name)) {
+            tenant.parent = Some(group.name.to_owned());
+        }
+        let mut tenant = Tenant::new(group.name);
+        tenant.controls.io_weight = Some(group.weight);
+        scenario.tenants.push(tenant);
+    }
     scenario.validate(&|_| Ok(()), &|_| Ok(())).map_err(|error| error.to_string())?;
     Ok(scenario)
 }

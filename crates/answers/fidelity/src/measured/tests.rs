@@ -106,6 +106,42 @@ fn a_wrong_cell_names_file_line_and_column() {
     );
 }
 
+const SETTINGS: &str = "\
+experiment,index,weight_of_prioritized,model_amplifier,read_target_us,min_scaling_pct,prio_latency_us,aggregate_GiB_s
+tapps,0,1,0.125,25,100.0,34.0,0.281
+tapps,1,100,0.125,25,100.0,34.0,0.281
+tapps,2,1,0.0625,25,100.0,34.0,0.1405
+";
+
+/// A drive that takes far more than the model and always misses the target, so that the rate is the least, which is all of it.
+#[test]
+fn a_table_of_io_cost_settings_has_a_reader_and_all_together_in_each_row() {
+    let read = |text: &str| isolation_table::cases(&csv::Table::parse(Path::new("s.csv"), text)?);
+    let cases = read(SETTINGS).unwrap();
+    assert_eq!(cases[1].scheduler, "weight 100, model x 0.125, rlat=25 min=100");
+    let mut options = options();
+    options.devices = vec![(None, "null:0us?latency_ns=40000".to_owned())];
+    options.seconds = Some(0.6);
+    let found = answers(&cases, &options);
+    let roles: Vec<(u64, &str)> = found.rows.iter().map(|row| (row.line, row.role.as_str())).collect();
+    assert_eq!(roles, [(2, "first"), (2, "all"), (3, "first"), (3, "all"), (4, "first"), (4, "all")]);
+    for row in found.rows.iter().filter(|row| row.role == "all") {
+        let ratio = row.figures.iops_ratio.unwrap();
+        assert!((ratio - 1.0).abs() < 0.1, "{}: the model at its own rate is the limit: {ratio}", row.scheduler);
+    }
+    let first = |line: u64| found.rows.iter().find(|row| row.line == line && row.role == "first").unwrap();
+    assert!(
+        first(3).figures.iops_predicted > first(4).figures.iops_predicted,
+        "half of half the drive is too little for it"
+    );
+    assert_eq!((found.summary.order_iops.pairs, found.summary.order_iops.right), (2, 2));
+    let wrong = |from: &str, to: &str| read(&SETTINGS.replacen(from, to, 1)).unwrap_err().to_string();
+    assert_eq!(wrong("tapps", "rq"), "s.csv:2: column `experiment`: `rq`; expected tapps");
+    assert!(wrong("0,1,0.125", "0,0,0.125").contains("column `weight_of_prioritized`: `0`"));
+    assert!(wrong("1,0.125", "1,0").contains("column `model_amplifier`: `0`"));
+    assert!(wrong("100.0", "200").contains("column `min_scaling_pct`: `200`"));
+}
+
 #[test]
 fn a_grid_has_a_row_for_each_cell() {
     let table = csv::Table::parse(Path::new("grid.csv"), GRID).unwrap();

@@ -131,7 +131,7 @@ fn focus_of(case: &Case) -> (String, Option<usize>) {
     let found = FOCUS.iter().find_map(|role| of_role(role)).or_else(reading).or_else(|| case.parts().next());
     let job = found.and_then(|row| match row.part {
         Part::Job(job) | Part::EachOf(job) | Part::Reads(job) | Part::Writes(job) => Some(job),
-        Part::Total => None,
+        Part::Total | Part::All => None,
     });
     (found.map_or_else(String::new, |row| row.role.clone()), job.filter(|_| case.jobs.len() > 1))
 }
