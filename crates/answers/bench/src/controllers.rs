@@ -33,8 +33,10 @@ pub struct Row {
 }
 
 const TENANTS: [u32; 3] = [1, 100, 1_000];
-/// Requests in the device at any time.
-const DEPTH: usize = 32;
+/// Requests in the device at any time: no more than wbt lets in of writes alone, so that none sleeps.
+const DEPTH: usize = 16;
+/// So many that a burst of writes fills wbt. Writes queue behind the sleepers from then on, and all sleep and are woken.
+const DEPTH_OF_HELD: usize = 32;
 const ROUNDS: usize = 21;
 const REQUESTS_PER_ROUND: usize = 40_000;
 /// Virtual time between two requests.
@@ -48,25 +50,30 @@ const MODEL: &str =
 /// A controller, and the setting that each tenant gets.
 struct Case {
     name: &'static str,
-    make: fn() -> Result<Box<dyn Controller>, Failure>,
+    make: Make,
     setting: Option<(&'static str, i128)>,
+    depth: usize,
 }
 
-const CASES: [Case; 6] = [
-    Case { name: wbt::NAME, make: || Ok(Box::new(Wbt::new())), setting: None },
-    Case { name: io_max::NAME, make: || Ok(Box::new(IoMax::new(Release::V6_12))), setting: Some(("riops", PLENTY)) },
-    Case { name: io_cost::NAME, make: make_io_cost, setting: Some((io_cost::WEIGHT, 200)) },
-    Case {
-        name: io_latency::NAME,
-        make: || Ok(Box::new(IoLatency::default())),
-        setting: Some((io_latency::NAME, 1_000_000)),
-    },
-    Case {
-        name: prio_class::NAME,
-        make: || Ok(Box::new(PrioClasses::default())),
-        setting: Some((prio_class::NAME, 1)),
-    },
-    Case { name: limits::NAME, make: || Ok(Box::new(Limits::default())), setting: Some(("limit_iops", PLENTY)) },
+type Make = fn() -> Result<Box<dyn Controller>, Failure>;
+
+impl Case {
+    const fn of_plenty(name: &'static str, make: Make, setting: Option<(&'static str, i128)>) -> Case {
+        Case { name, make, setting, depth: DEPTH }
+    }
+}
+
+/// [`wbt`] where writes wait.
+const HELD: &str = "wbt, held";
+
+const CASES: [Case; 7] = [
+    Case::of_plenty(wbt::NAME, || Ok(Box::new(Wbt::new())), None),
+    Case { depth: DEPTH_OF_HELD, ..Case::of_plenty(HELD, || Ok(Box::new(Wbt::new())), None) },
+    Case::of_plenty(io_max::NAME, || Ok(Box::new(IoMax::new(Release::V6_12))), Some(("riops", PLENTY))),
+    Case::of_plenty(io_cost::NAME, make_io_cost, Some((io_cost::WEIGHT, 200))),
+    Case::of_plenty(io_latency::NAME, || Ok(Box::new(IoLatency::default())), Some((io_latency::NAME, 1_000_000))),
+    Case::of_plenty(prio_class::NAME, || Ok(Box::new(PrioClasses::default())), Some((prio_class::NAME, 1))),
+    Case::of_plenty(limits::NAME, || Ok(Box::new(Limits::default())), Some(("limit_iops", PLENTY))),
 ];
 
 fn make_io_cost() -> Result<Box<dyn Controller>, Failure> {
@@ -106,8 +113,9 @@ pub fn text(rows: &[Row], style: Style) -> String {
     format!("{table}\na request through the block layer, 70 % reads; ratio to the same layer without the controller\n")
 }
 
-/// A block layer in which [`DEPTH`] requests are under way.
+/// A block layer in which `depth` requests are under way.
 struct Path {
+    depth: usize,
     layer: BlockLayer,
     now: Nanos,
     tasks: Vec<TaskId>,
@@ -118,7 +126,7 @@ struct Path {
 }
 
 impl Path {
-    fn new(scheduler: &Choice, tenants: u32) -> Path {
+    fn new(scheduler: &Choice, tenants: u32, depth: usize) -> Path {
         let setup = Setup { nr_requests: 256, device_depth: 256, ..Setup::default() };
         let config = Config { setup, ..Config::default() };
         let mut known = Tenants::default();
@@ -128,13 +136,14 @@ impl Path {
         });
         let tasks = tasks.collect();
         Path {
+            depth,
             layer: BlockLayer::new(config, scheduler.scheduler(setup), known),
             now: Nanos::ZERO,
             tasks,
             draws: crate::schedulers::draws(),
             drawn: 0,
-            in_device: VecDeque::with_capacity(DEPTH * 2),
-            finished: Vec::with_capacity(DEPTH),
+            in_device: VecDeque::with_capacity(depth * 2),
+            finished: Vec::with_capacity(depth),
         }
     }
 
@@ -166,7 +175,7 @@ impl Path {
             while let Some(id) = self.layer.poll(self.now) {
                 self.in_device.push_back(id);
             }
-            if self.in_device.len() >= DEPTH
+            if self.in_device.len() >= self.depth
                 && let Some(id) = self.in_device.pop_front()
             {
                 self.layer.complete(self.now, id, Ok(()), &mut self.finished);
@@ -183,8 +192,8 @@ impl Path {
 }
 
 fn measure(case: &Case, scheduler: &Choice, tenants: u32) -> Result<Row, Failure> {
-    let mut plain = Path::new(scheduler, tenants);
-    let mut path = Path::new(scheduler, tenants).with(case)?;
+    let mut plain = Path::new(scheduler, tenants, case.depth);
+    let mut path = Path::new(scheduler, tenants, case.depth).with(case)?;
     plain.run(REQUESTS_PER_ROUND);
     path.run(REQUESTS_PER_ROUND);
     // Each pair of rounds meets the same weather.
@@ -209,10 +218,17 @@ mod tests {
     fn nobody_waits_behind_a_controller_that_has_plenty() {
         let none = Choice::parse("none").unwrap();
         for case in &CASES {
-            let mut path = Path::new(&none, 100).with(case).unwrap();
+            let mut path = Path::new(&none, 100, case.depth).with(case).unwrap();
             path.run(20_000);
             assert!(path.layer.ledger().finished > 19_000, "{}", case.name);
-            assert!(path.layer.controller(case.name).is_some(), "{}", case.name);
+            let held = case.name == HELD;
+            let controller = path.layer.controller(if held { wbt::NAME } else { case.name }).unwrap();
+            let mut waited = 0;
+            controller.counters(Scope::Device, &mut |count, times| {
+                waited += if ["wbt_held", "io_max_waited", "io_cost_held"].contains(&count) { times } else { 0 };
+            });
+            // 30 % are writes.
+            assert!(if held { waited > 5_000 } else { waited == 0 }, "{}: {waited}", case.name);
         }
     }
 }

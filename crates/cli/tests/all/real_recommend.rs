@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use dumbwaiter_testkit::program;
+use dumbwaiter_testkit::{LoopDevice, program};
 use serde_json::Value;
 
 use crate::common::*;
@@ -125,4 +125,35 @@ fn recommend_ends_early_with_what_it_knows() {
     assert_eq!(scheduler_of(&path), before);
     // The current scheduler has not run twice yet.
     assert!(!out.exists() && said.contains("interrupted too early"), "{said}");
+}
+
+#[test]
+fn io_costs_model_of_a_device_is_measured_by_reading_alone() {
+    let dir = folder();
+    let Some(disk) = LoopDevice::new(dir.path(), 256 << 20) else {
+        println!("skipped: no loop device (root is needed)");
+        return;
+    };
+    let (path, before) = (disk.path().to_str().unwrap(), scheduler_of(disk.path()));
+    let done = dumbwaiter(&["devices", "io-cost", "--on", path, "--json", "-"]);
+    assert!(done.status.success() && text(&done.stderr).contains("only reads"), "{}", text(&done.stderr));
+    let found: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let keys: Vec<(&str, bool)> = found[0]["model"].as_str().unwrap().split(' ').map(figure).collect();
+    assert_eq!(keys, [("rbps", true), ("rseqiops", true), ("rrandiops", true)]);
+    assert_eq!((found[0]["device"].as_str(), scheduler_of(disk.path())), (Some(path), before));
+    for (args, said) in [
+        (&["--on", path, "--destroy", "/dev/other"][..], "--destroy names /dev/other, but the target is"),
+        (&["ssd:nvme-tlc", "--destroy", path], "--destroy: expected --on PATH"),
+        (&["--on", "/dev/missing"], "cannot open /dev/missing"),
+    ] {
+        let done = dumbwaiter(&[&["devices", "io-cost"], args].concat());
+        assert_eq!(done.status.code(), Some(2));
+        assert!(text(&done.stderr).contains(said), "{}", text(&done.stderr));
+    }
+}
+
+/// A key of the model, and whether its figure is a number above 1.
+fn figure(pair: &str) -> (&str, bool) {
+    let (key, value) = pair.split_once('=').unwrap();
+    (key, value.parse::<u64>().is_ok_and(|value| value > 1))
 }
