@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::scenario::Length;
-
 /// CPUs that a list may name.
 const CPU_MAX: u16 = 4096;
 
@@ -37,6 +35,13 @@ pub(super) struct Case {
     pub(super) seconds_max: f64,
     /// A remark for every row.
     pub(super) note: Option<String>,
+}
+
+/// Warm-up and measured time of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Length {
+    pub(super) warmup_s: f64,
+    pub(super) seconds: f64,
 }
 
 /// A control group of jobs, whose groups are named as they are.

@@ -3,9 +3,8 @@
 use dumbwaiter_scenario::IoCostSettings;
 
 use super::MeasuredError;
-use super::case::{Case, Clipped, Figures, FioOptions, Job, MeasuredRow, Part, WeightedGroup};
+use super::case::{Case, Clipped, Figures, FioOptions, Job, Length, MeasuredRow, Part, WeightedGroup};
 use super::csv::{Row, Table};
-use super::scenario::Length;
 
 /// The columns that such a table must have.
 pub(super) const COLUMNS: [&str; 7] = [

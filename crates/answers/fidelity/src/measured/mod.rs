@@ -34,13 +34,12 @@ use dumbwaiter_scenario::Host;
 use dumbwaiter_scenario::load::Prepared;
 
 pub use answer::{Compared, MeasuredAgainst};
-use case::{Case, Figures};
+use case::{Case, Figures, Length};
 pub use case::{Clipped, Figures as MeasuredFigures};
 pub use error_table::error_table;
 pub use fit::{FitOptions, FittedDevice, FittedParameter, fit};
 pub use host::host;
 pub use kind::LoadKind;
-use scenario::Length;
 pub use summary::{Errors, Group, MeasuredSummary, Order};
 pub use verdicts::{CaseVerdict, Outcome};
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_scenario::{Host, Scenario, SchedulerSpec, Tenant};
 
-use super::case::{Case, Job};
+use super::case::{Case, Job, Length};
 
 /// I/Os that a run of one kind of load without writes should have.
 const IOS_OF_READS: f64 = 150_000.0;
@@ -25,13 +25,6 @@ const ROUND_TRIPS_MIN: f64 = 30.0;
 /// Warm-up as a part of the measured time: of reads alone, and where jobs compete.
 const WARMUP: f64 = 0.25;
 const WARMUP_OF_MIXES: f64 = 0.5;
-
-/// Warm-up and measured time of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Length {
-    pub(super) warmup_s: f64,
-    pub(super) seconds: f64,
-}
 
 /// How long the runs of a case are: as long as its measured rates need for enough I/Os.
 /// `effort` is a part of that, 0 to 1.
