@@ -5,21 +5,30 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use dumbwaiter_devices::{load, models};
 use dumbwaiter_experiment::{IoCostParameters, IoCostPlan, io_cost_parameters, io_cost_reads};
-use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Engine};
+use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, io_cost_world};
 use dumbwaiter_report::{Align, table};
 use serde_json::json;
 
 use crate::args::DevicesIoCost;
+use crate::on::{announce, worker_program};
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
 use crate::{Ended, input, output};
+
+/// Stands for the name of a drive's model.
+const MODEL_NAME: &str = "MODEL NAME";
+
+/// Whether udev's hardware database can match this name alone.
+fn names_one_model(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(|c| c.is_control() || "*?[]\\:".contains(c))
+}
 
 /// Measures and prints the parameters of each model.
 pub(crate) fn run(args: &DevicesIoCost) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    if args.model_name.chars().any(|c| c.is_control() || "*?[]\\:".contains(c)) || args.model_name.is_empty() {
-        bail!("--model-name {:?}: expected the name of one model, without * ? [ ] : or line breaks", args.model_name);
+    if let Some(name) = args.model_name.as_deref().filter(|name| !names_one_model(name)) {
+        bail!("--model-name {name:?}: expected the name of one model, without * ? [ ] : or line breaks");
     }
     let most = input::time_if("--p99", args.p99.as_ref())?.map(|time| time.0 as f64 / 1e3);
     args.destroy.check(args.on.as_deref(), "--on PATH")?;
@@ -32,7 +41,8 @@ pub(crate) fn run(args: &DevicesIoCost) -> Result<Ended> {
         let plan = IoCostPlan { device, service_p99_most_us: most };
         found.push(Watched::start()?.run(|control| io_cost_parameters(&plan, &world, control))?);
     }
-    let text = || found.iter().map(|of| text(of, "MAJ:MIN", &args.model_name)).collect::<Vec<_>>().join("\n");
+    let model_name = args.model_name.as_deref().unwrap_or(MODEL_NAME);
+    let text = || found.iter().map(|of| text(of, "MAJ:MIN", model_name)).collect::<Vec<_>>().join("\n");
     output::print_or_json(args.json.as_deref(), &found, text)?;
     Ok(Ended::Done)
 }
@@ -47,21 +57,24 @@ fn of_device(args: &DevicesIoCost, path: &Path, service_p99_most_us: Option<f64>
         allow_writes: writes,
         confirmed: args.destroy.confirmed(),
         energy: EnergySource::None,
-        announce: Some(super::on::announce()),
+        announce: Some(announce()),
         ..DeviceOptions::default()
     };
     let device = DeviceUnderTest::open(path, options)?;
     let number = device.queue().and_then(|queue| queue.number().ok()).unwrap_or_else(|| "MAJ:MIN".to_owned());
-    let (engine, name) = (Engine::new(&device)?, path.display().to_string());
+    let name = path.display().to_string();
+    let world = io_cost_world(&device, worker_program(), writes)?;
     if writes {
         let plan = IoCostPlan { device: name, service_p99_most_us };
-        let found = io_cost_parameters(&plan, &engine, &control);
+        let found = io_cost_parameters(&plan, &*world, &control);
         bar.finish();
         let found = found?;
-        output::print_or_json(args.json.as_deref(), &[&found], || text(&found, &number, &args.model_name))?;
+        let own = device.facts().model.as_deref().filter(|name| names_one_model(name));
+        let model_name = args.model_name.as_deref().or(own).unwrap_or(MODEL_NAME);
+        output::print_or_json(args.json.as_deref(), &[&found], || text(&found, &number, model_name))?;
         return Ok(Ended::Done);
     }
-    let found = io_cost_reads(&name, &engine, &control);
+    let found = io_cost_reads(&name, &*world, &control);
     bar.finish();
     let model = found?;
     let text = || {

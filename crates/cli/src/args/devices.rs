@@ -65,9 +65,9 @@ pub(crate) struct DevicesIoCost {
     /// Longest p99 of a service that counts as protected; by default one and a half times of that at a fifth of the drive's rate
     #[arg(long, value_name = "TIME")]
     pub(crate) p99: Option<String>,
-    /// Model name of the drive, as udev shows it in ID_MODEL, for the entry of the hardware database
-    #[arg(long, value_name = "NAME", default_value = "MODEL NAME")]
-    pub(crate) model_name: String,
+    /// Model name of the drive, as udev shows it in ID_MODEL, for the entry of the hardware database [default: that of --on]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model_name: Option<String>,
     /// Simulations at the same time; by default as many as there are CPUs
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,

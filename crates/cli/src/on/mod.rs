@@ -25,7 +25,7 @@ use crate::{Ended, energy, output, results};
 const WORKER: &str = "worker";
 
 /// This program as a worker.
-fn worker_program() -> WorkerProgram {
+pub(crate) fn worker_program() -> WorkerProgram {
     WorkerProgram::current([WORKER])
 }
 

@@ -35,7 +35,7 @@ pub use engine::Engine;
 pub use kernel::{Kernel, KernelOptions};
 pub use options::{Announce, DatabaseOptions, DeviceOptions, EnergySource};
 pub use power_log::PowerLog;
-pub use recommend::Survey;
+pub use recommend::{Survey, io_cost_world};
 pub use served::Served;
 pub use tune::tune;
 pub use worker::WorkerProgram;

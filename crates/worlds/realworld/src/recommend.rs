@@ -1,13 +1,13 @@
 //! The survey of a block device under the kernel's schedulers, which only reads.
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_experiment::{Control, Failure, Subject, Surveyed};
+use dumbwaiter_experiment::{Control, Failure, Subject, Surveyed, World};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::in_force::{in_force, offers_io_cost};
 use dumbwaiter_linux::machine::Machine;
 use dumbwaiter_scenario::SchedulerSpec;
 
-use crate::{DeviceUnderTest, Kernel, KernelOptions, WorkerProgram};
+use crate::{DeviceUnderTest, Engine, Kernel, KernelOptions, WorkerProgram};
 
 /// Schedulers that a distribution's kernel may have as modules.
 const COMMON_SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
@@ -72,6 +72,22 @@ impl<'a> Survey<'a> {
     ) -> Result<Surveyed, Failure> {
         dumbwaiter_experiment::recommend(&self.subject, budget, goal, &self.kernel, control)
     }
+}
+
+/// Where io.cost's parameters of a device are measured: through the kernel, as its own tools do, or through our engine on what has
+/// no queue of its own, and for the search of a rate (`whole`) where the kernel has no io.cost.
+///
+/// # Errors
+/// If the device's settings cannot be changed, or another process measures it.
+pub fn io_cost_world<'a>(
+    device: &'a DeviceUnderTest,
+    worker: WorkerProgram,
+    whole: bool,
+) -> Result<Box<dyn World + 'a>, Failure> {
+    if device.queue().is_some() && (!whole || offers_io_cost(&Roots::default())) {
+        return Ok(Box::new(Kernel::new(device, KernelOptions::new(worker))?));
+    }
+    Ok(Box::new(Engine::new(device)?))
 }
 
 /// The schedulers to try: those of the list and the current one, or all that the kernel has.
