@@ -69,6 +69,8 @@ fn drives_results_and_misspelt_names_are_recognised() {
     let told = ok(&compare(&job, &["--duration", "20ms"]));
     let told = told.replace("\n  ", " ");
     assert!(told.contains("simulated on ull:optane-900p; for the drive itself: --on /dev/nvme0n1"), "{told}");
+    let told = text(&dumbwaiter(&["compare", &job, "-d", "ssd:850pro-256", "-r", "1", "--duration", "20ms"]).stdout);
+    assert!(told.replace("\n  ", " ").contains("ssd:850pro-256 (for NVMe drives: -d nvme); for the drive"), "{told}");
 }
 
 #[test]

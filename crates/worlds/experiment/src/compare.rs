@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use dumbwaiter_advise::{Document, Provenance};
+use dumbwaiter_advise::{Document, DriveKind, Provenance};
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_scenario::load::Prepared;
@@ -246,7 +246,10 @@ fn supported(cells: Vec<Cell>, world: &dyn World) -> Result<(Vec<Cell>, Vec<Stri
 
 /// A fio job names a drive: what ran instead, and how to run it there.
 fn simulated_note(drive: &str, scenario: &dumbwaiter_scenario::Scenario) -> String {
-    format!("filename={drive}: simulated on {}; for the drive itself: --on {drive}", scenario.devices.join(", "))
+    let is_nvme = |kind: &DriveKind| *kind == DriveKind::Nvme;
+    let other_kind = drive.starts_with("/dev/nvme") && !models(&scenario.devices).values().any(is_nvme);
+    let kind = if other_kind { " (for NVMe drives: -d nvme)" } else { "" };
+    format!("filename={drive}: simulated on {}{kind}; for the drive itself: --on {drive}", scenario.devices.join(", "))
 }
 
 fn none_finished(unused: &[CellResult], ending: Ending) -> Failure {
