@@ -51,6 +51,10 @@ fn pooled(of: &OnModels, error: f64) -> Option<Pooled> {
 
 /// Decides for a class from what each alternative is worth on its models, and from what was decided on each of them.
 pub(crate) fn of_class(alternatives: &[OnModels], alone: &[Decision], error: f64) -> ClassAnswer {
+    // What did not last long enough is no evidence, on however many models.
+    if alone.contains(&Decision::TooShort) {
+        return ClassAnswer { decision: Decision::TooShort, confidence: Confidence::Open, pick: None };
+    }
     let all = |of: &OnModels, holds: &dyn Fn(&Worth) -> bool| of.worth.iter().flatten().all(holds);
     let mut best: Option<(usize, f64, bool)> = None;
     for (i, of) in alternatives.iter().enumerate() {
@@ -77,9 +81,6 @@ pub(crate) fn of_class(alternatives: &[OnModels], alone: &[Decision], error: f64
         let pick = (0..alternatives.len()).reduce(|a, b| if most(b) > most(a) { b } else { a });
         return ClassAnswer { decision: Decision::Depends, confidence: Confidence::Open, pick };
     }
-    if alone.contains(&Decision::TooShort) {
-        return ClassAnswer { decision: Decision::TooShort, confidence: Confidence::Open, pick: None };
-    }
     let most = alternatives.iter().flat_map(|of| of.worth.iter().flatten()).map(|of| of.at_most);
     let confidence = match most.reduce(f64::max) {
         Some(most) if most <= USEFUL_GAIN => Confidence::Clear,
@@ -87,4 +88,31 @@ pub(crate) fn of_class(alternatives: &[OnModels], alone: &[Decision], error: f64
         _ => Confidence::Open,
     };
     ClassAnswer { decision: Decision::Keep, confidence, pick: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worth(gain: f64) -> Worth {
+        Worth {
+            gain,
+            error: 0.01,
+            runs: 3,
+            at_least: gain - 0.05,
+            at_most: gain + 0.05,
+            latency: -gain,
+            throughput: 0.0,
+            same: false,
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_on_a_model_is_no_evidence_on_all_of_them() {
+        let bfq = [OnModels { name: "bfq".to_owned(), worth: vec![Some(worth(0.9)), Some(worth(0.9))] }];
+        let decided = |alone: &[Decision]| of_class(&bfq, alone, 0.05).decision;
+        assert_eq!(decided(&[Decision::Change, Decision::Change]), Decision::Change);
+        assert_eq!(decided(&[Decision::TooShort, Decision::TooShort]), Decision::TooShort);
+        assert_eq!(decided(&[Decision::Change, Decision::TooShort]), Decision::TooShort);
+    }
 }
