@@ -3,6 +3,7 @@
 use dumbwaiter_measure::{RunResult, median};
 
 use super::field::{Answer, Field, Short};
+use super::words::seconds_text;
 use super::{HARMFUL, USEFUL_GAIN};
 
 /// Requests of the focus below which nothing is said, and those that would do.
@@ -71,7 +72,11 @@ pub(crate) fn too_short(field: &Field<'_>, found: &Answer, target: Option<usize>
     let raised = open.iter().filter(|i| decides(i)).map(|i| raised_s(&field.groups[*i])).fold(0.0, f64::max);
     if raised > RAISED_MAX * seconds {
         return Some(Short {
-            why: format!("bfq raised the weight of tasks that had just begun in {raised:.0} s of {seconds:.0} s"),
+            why: format!(
+                "bfq raised the weight of tasks that had just begun in {} of {}",
+                seconds_text(raised),
+                seconds_text(seconds)
+            ),
             seconds: time(raised / RAISED_MAX),
         });
     }
