@@ -14,8 +14,7 @@ use crate::progress::{Watched, end_on_signal};
 use crate::{Ended, input, on, output, results};
 
 /// Said of simulations that take long.
-const SHORTER: &str =
-    "this takes long; in less time: --duration 30s ends each run then, -s NAME,NAME compares fewer schedulers";
+const SHORTER: &str = "this takes long; --duration 30s ends each run then, -s NAME,NAME runs fewer";
 
 /// Reads the experiment, runs it, prints and writes the results.
 pub(crate) fn run(args: Compare) -> Result<Ended> {

@@ -303,10 +303,12 @@ impl Reader {
         match (taken, strict) {
             (Some(read), _) => {
                 let text = match written {
-                    Some(written) => format!("={written}: fio reads a part of what its variables hold"),
+                    Some(written) => {
+                        format!("={written}: fio reads a part of what its variables hold; so it is taken here")
+                    }
                     None => format!(": {}", loose::told(key, value, &read)),
                 };
-                self.warn(*at, format!("{key}{text}; so it is taken here"));
+                self.warn(*at, format!("{key}{text}"));
                 Ok(())
             }
             (None, strict) => strict.map_err(|e| self.error(*at, e.to_string())),

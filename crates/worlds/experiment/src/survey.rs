@@ -108,8 +108,7 @@ pub fn recommend(
         methods = Some(survey.methods(picked, plan.completion, &subject.polling)?);
     }
     let unhindered = survey.failure.is_none() && !control.cancelled();
-    let model =
-        (has_time && unhindered && decision.is_some()).then(|| io_cost_reads(&subject.path, world, control).ok());
+    let model = (has_time && unhindered && decision.is_some()).then(|| io_cost_reads(&subject.path, world, control));
     let interrupted = control.cancelled();
     let mut notes: Vec<String> = survey.failure.iter().map(|failure| format!("ended early: {failure}")).collect();
     let concluded = world.conclude(&mut survey.results, control);
@@ -125,9 +124,10 @@ pub fn recommend(
     };
     notes.extend(concluded?);
     notes.push(subject.in_force.clone());
-    notes.extend(model.flatten().map(|model| {
-        let path = &subject.path;
-        format!("io.cost's model of this drive, as far as reads tell: {model}; all of it: devices io-cost --on {path} --destroy {path}")
+    let path = &subject.path;
+    notes.extend(model.map(|model| match model {
+        Ok(model) => format!("io.cost's model of this drive, as far as reads tell: {model}; all of it: devices io-cost --on {path} --destroy {path}"),
+        Err(failure) => format!("io.cost's model of this drive was not measured: {failure}"),
     }));
     let scenarios: serde_json::Map<String, serde_json::Value> =
         plan.points.iter().filter_map(|p| Some((p.name.to_owned(), serde_json::to_value(&p.scenario).ok()?))).collect();

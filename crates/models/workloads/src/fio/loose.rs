@@ -1,6 +1,8 @@
 //! Values that are not written as fio's manual says, and what fio 3.33 reads of them: a number ends where something else
 //! begins, and the rest is left out without a word. Each was tried with fio, and each gets a warning here.
 
+const WHOLE: &str = "100%";
+
 /// What fio reads of this value, where that is not what stands there; arithmetic is done already.
 pub(super) fn as_fio_reads(key: &str, value: &str) -> Option<String> {
     let read = match key {
@@ -14,14 +16,17 @@ pub(super) fn as_fio_reads(key: &str, value: &str) -> Option<String> {
 
 /// Where the two differ: the first place, and how many others there are.
 pub(super) fn told(key: &str, value: &str, read: &str) -> String {
+    if (key, read) == ("size", WHOLE) {
+        return format!("{value} is more than the device: {read} is taken");
+    }
     let ends: &[char] = if key == "bssplit" { &[',', ':'] } else { &[','] };
     let mut places = value.split(ends).zip(read.split(ends)).filter(|(written, read)| written != read);
-    let Some((written, read)) = places.next() else { return format!("fio reads {read}") };
+    let Some((written, read)) = places.next() else { return format!("fio reads {read}; so it is taken here") };
     let more = match places.count() {
         0 => String::new(),
         more => format!(", and of {more} more such a part"),
     };
-    format!("of {written} fio reads {read}{more}")
+    format!("of {written} fio reads {read}{more}; so it is taken here")
 }
 
 /// The sizes of a split, each with its percentage: of a range the first.
@@ -33,11 +38,11 @@ fn split(text: &str) -> String {
     text.split(':').map(entry).collect::<Vec<_>>().join(":")
 }
 
-/// Over the whole device there is nothing.
+/// Beyond the device there is nothing: fio reads it once in order, and random I/O of such a size did not end there.
 fn share(value: &str) -> String {
     let percent = value.trim().strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     match percent {
-        Some(percent) if percent > 100.0 && percent.is_finite() => "100%".to_string(),
+        Some(percent) if percent > 100.0 && percent.is_finite() => WHOLE.to_string(),
         _ => without_tail(value).to_string(),
     }
 }

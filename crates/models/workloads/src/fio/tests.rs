@@ -253,7 +253,9 @@ fn what_fio_leaves_out_of_a_value_is_left_out_and_a_note_says_so() {
     );
     assert_eq!(one("blocksize=8k-64k").0.bs.read, BlockSize::Fixed(8192));
     assert_eq!(one("iodepth=60?").0.iodepth, 60);
-    assert_eq!(one("size=200%").0.size, Some(Extent::Percent(100.0)));
+    let (spec, note) = one("size=200%");
+    assert_eq!(spec.size, Some(Extent::Percent(100.0)));
+    assert_eq!(note, "size: 200% is more than the device: 100% is taken");
     assert!(refused("[a]\niodepth=?6\n").contains("is not a whole number"));
     assert!(refused("[a]\nbs=x4k/8k\n").contains("bs: \"x4k\" is not a size"));
 }
