@@ -106,7 +106,12 @@ impl Verdict {
             let first = first.to_uppercase();
             head.replace_range(..1, &first);
         }
-        if self.because.is_empty() { format!("{head}.") } else { format!("{head}: {}.", self.because) }
+        // The head names it already.
+        let named = self.recommended.as_ref().and_then(|to| self.because.strip_prefix(to)?.strip_prefix(": "));
+        match named.unwrap_or(&self.because) {
+            "" => format!("{head}."),
+            because => format!("{head}: {because}."),
+        }
     }
 
     /// Whether the answer is clear, or sure within this fraction, or no number of runs can make it so.

@@ -62,7 +62,9 @@ fn a_useful_gain_that_is_not_chance_is_a_change() {
     assert_eq!(verdict.recommended.as_deref(), Some("beta"));
     let text = verdict.sentence();
     assert!(
-        text.starts_with("Change alpha to beta: beta: p99 of reads 1.00 ms in place of 1.20 ms (-17 %), mean -17 %, throughput +0.0 %"),
+        text.starts_with(
+            "Change alpha to beta: p99 of reads 1.00 ms in place of 1.20 ms (-17 %), mean -17 %, throughput +0.0 %"
+        ),
         "{text}"
     );
     assert!(verdict.certainty.starts_with("at least "), "{}", verdict.certainty);

@@ -142,7 +142,7 @@ proptest! {
         match verdict.decision {
             Decision::Change => {
                 let to = verdict.recommended.clone().unwrap();
-                prop_assert!(text.starts_with(&format!("Change mq-deadline to {to}: {to}: p99 of reads ")), "{}", text);
+                prop_assert!(text.starts_with(&format!("Change mq-deadline to {to}: p99 of reads ")), "{}", text);
                 let worth = ranking.rows.iter().find(|row| row.scheduler == to).unwrap().worth.unwrap();
                 prop_assert!(worth.gain >= USEFUL_GAIN && worth.at_least > -HARMFUL, "{:?}", worth);
                 prop_assert!(text.contains("half the latency is worth a third of the throughput"), "{}", text);
