@@ -21,12 +21,11 @@ fuzz_target!(|bytes: &[u8]| {
     // Most inputs get past the header, which never changes.
     let mut text = HEADER.to_vec();
     text.extend_from_slice(rows.get(1..).unwrap_or_default());
-    if let Ok(about) = serde_json::from_slice(description)
-        && let Some(kind) = Recorded::of(&about)
-    {
+    if let Ok(about) = serde_json::from_slice(description) {
+        let kinds = Recorded::beside_scheduler(&about).unwrap_or_default();
+        let kinds: Vec<Recorded> = kinds.into_iter().chain(Recorded::of(&about)).collect();
         let read = Events::read(Path::new("r.csv"), text.as_slice(), Path::new("r.json"), about);
-        let _ = read.map(|events| kind.score(&events, Some(1)));
-        return;
+        let _ = read.map(|events| kinds.iter().for_each(|kind| _ = kind.score(&events, Some(1))));
     }
     let Ok(recording) = Recording::read(Path::new("r.csv"), text.as_slice(), Path::new("r.json"), description) else {
         return;

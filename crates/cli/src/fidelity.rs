@@ -27,7 +27,8 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
         if let Some(explanation) = &s.explanation {
             crate::tell!("{explanation}");
         } else if args.explain.is_some() {
-            crate::tell!("{}: it has fewer differences", s.file);
+            let of = s.controller.as_ref().map_or(String::new(), |own| format!(", {}", own.controller));
+            crate::tell!("{}{of}: it has fewer differences", s.file);
         }
     }
     let empty: Vec<&str> = scored.iter().filter(|s| s.is_empty()).map(|s| s.file.as_str()).collect();

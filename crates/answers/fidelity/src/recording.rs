@@ -100,9 +100,16 @@ pub struct Row {
 pub(crate) struct Jiffies {
     period_ns: u64,
     step_at_ns: i64,
+    #[serde(default)]
+    uncertain_ns: u64,
 }
 
 impl Jiffies {
+    /// The step may be this much earlier or later.
+    pub(crate) fn uncertain(&self) -> Nanos {
+        Nanos(self.uncertain_ns.min(self.period_ns))
+    }
+
     /// The kernel's ticks; an error where no kernel has such.
     pub(crate) fn clock(&self, path: &Path) -> Result<TickClock, Error> {
         if !TICK_NS.contains(&self.period_ns) {
@@ -326,12 +333,16 @@ fn plain(value: &serde_json::Value) -> String {
 
 fn read_rows(path: &Path, input: impl Read, groups: &[Group]) -> Result<Vec<Row>, Error> {
     let mut rows: Vec<Row> = Vec::new();
+    let mut grouped = false;
     each_line(path, input, &mut |line, text| {
         if line == 1 {
             let found = shown(text);
             let expected = || format!("expected the header `{HEADER}`, found `{found}`");
-            return if text == HEADER { Ok(()) } else { Err(expected()) };
+            grouped = text.strip_prefix(HEADER) == Some(",group");
+            return if text == HEADER || grouped { Ok(()) } else { Err(expected()) };
         }
+        // The scheduler knows the group by the process.
+        let text = if grouped { text.rsplit_once(',').map_or(text, |(row, _)| row) } else { text };
         let row = parse_row(text, line, groups)?;
         if row.at < rows.last().map_or(Nanos::ZERO, |last| last.at) {
             return Err("the time goes back; expected rows in the order of their times".into());

@@ -122,19 +122,37 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Replays a recording in both ways. `explain` is the number of the difference (from 1) to describe.
-pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
+/// Replays a recording: its scheduler in both ways, and each controller before it; a recording of a controller alone has no other
+/// score. `explain` is the number of the difference (from 1) to describe.
+///
+/// # Errors
+/// It cannot be read.
+pub fn score(path: &Path, explain: Option<u64>) -> Result<Vec<Score>, ScoreError> {
     let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let files = Files::of(path);
     let (rows, description) = (&files.rows, &files.description);
     let text = read_description(description)?;
     let about: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|cause| recording::Error::Description { path: description.clone(), cause })?;
-    if let Some(kind) = Recorded::of(&about) {
-        let events = Events::read(rows, files.open_rows()?, description, about)?;
-        return Ok(score_controller(file, &events, kind, explain)?);
+    let beside = Recorded::beside_scheduler(&about)
+        .map_err(|what| recording::Error::Setting { path: description.clone(), what })?;
+    let alone = if beside.is_empty() { Recorded::of(&about) } else { None };
+    let mut scores = Vec::new();
+    if alone.is_none() {
+        let recording = Recording::read(rows, files.open_rows()?, description, &text)?;
+        scores.push(score_scheduler(file.clone(), &recording, explain)?);
     }
-    let recording = Recording::read(rows, files.open_rows()?, description, &text)?;
+    if alone.is_some() || !beside.is_empty() {
+        let events = Events::read(rows, files.open_rows()?, description, about)?;
+        for kind in alone.into_iter().chain(beside) {
+            scores.push(score_controller(file.clone(), &events, kind, explain)?);
+        }
+    }
+    Ok(scores)
+}
+
+/// Replays the scheduler of a recording.
+fn score_scheduler(file: String, recording: &Recording, explain: Option<u64>) -> Result<Score, ScoreError> {
     let trivial = recording.scheduler == "none";
     let mut score = Score {
         file,
@@ -147,12 +165,12 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
         controller: None,
         explanation: None,
     };
-    let Some(ours) = scheduler_of(&recording) else { return Ok(score) };
-    let refused = |cause: String| ScoreError::Settings { file: path.display().to_string(), cause };
+    let Some(ours) = scheduler_of(recording) else { return Ok(score) };
+    let refused = |cause: String| ScoreError::Settings { file: recording.path.display().to_string(), cause };
     let choice = Choice::parse(&ours.to_string()).map_err(|e| refused(e.to_string()))?;
     let make = |setup: Setup| -> Box<dyn Scheduler> { choice.scheduler(setup) };
-    let calls = call_by_call(&recording, &make, explain);
-    let free = compare(&kernel_order(&recording), &free_running(&recording, &make));
+    let calls = call_by_call(recording, &make, explain);
+    let free = compare(&kernel_order(recording), &free_running(recording, &make));
     score.unsupported = false;
     // Without a request, no answer was right or wrong.
     let of = |share: f64| (calls.dispatches > 0).then_some(share);

@@ -69,6 +69,10 @@ fn every_recording_is_followed() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+fn entry_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// The project's own recordings, of several control groups: weights, changes of weight, processes that move, nested groups.
 #[test]
 fn our_own_recordings_of_groups_are_followed() {
@@ -76,7 +80,8 @@ fn our_own_recordings_of_groups_are_followed() {
     let mut agreements = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if !path.to_string_lossy().ends_with(".csv.zst") {
+        let name = entry_name(&path);
+        if !(name.starts_with("bfq-") && name.ends_with(".csv.zst")) {
             continue;
         }
         let recording = Recording::open(&path).unwrap();
@@ -88,6 +93,24 @@ fn our_own_recordings_of_groups_are_followed() {
     }
     agreements.sort_by(f64::total_cmp);
     assert!(agreements.len() >= 8 && agreements[agreements.len() / 2] >= 0.99, "{agreements:?}");
+}
+
+/// The project's own recordings of what stands before the scheduler, by `record --dispatch` of two kernels.
+#[test]
+fn our_own_recordings_of_controllers_are_followed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../recordings");
+    let names = ["wbt-writeback", "iomax-limits", "iocost-costs"];
+    let paths = names.iter().flat_map(|name| ["6.12", "6.18"].map(|of| folder.join(format!("{name}-{of}.csv.zst"))));
+    let found = dumbwaiter_fidelity::scores(&paths.collect::<Vec<_>>(), None, None).unwrap();
+    for (of, least) in found.controllers.iter().zip([1_400, 500, 70]) {
+        println!("{of:?}");
+        let expected = (of.files == 2 || of.controller == "wbt") && of.verdicts >= least;
+        assert!(expected && of.agreed as f64 >= 0.995 * of.verdicts as f64, "{of:?}");
+    }
+    let controllers: Vec<&str> = found.controllers.iter().map(|of| of.controller).collect();
+    assert_eq!(controllers, ["io.cost", "io.max", "wbt"]);
+    // Each has a score of its scheduler too.
+    assert_eq!(found.summary.iter().map(|of| of.files).sum::<usize>(), 6);
 }
 
 /// The jobs of every recording that can be judged run, in simulation, and the others have a reason.

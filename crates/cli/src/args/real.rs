@@ -73,7 +73,8 @@ pub(crate) struct Record {
     /// The file to write; the extension of a trace's name selects its format (see `dumbwaiter trace formats`)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Record for `dumbwaiter fidelity`: NAME.csv or NAME.csv.zst, with NAME.json beside
+    /// Record for `dumbwaiter fidelity`, with what stands before the scheduler (wbt, io.max, io.cost):
+    /// NAME.csv or NAME.csv.zst, with NAME.json beside
     #[arg(long)]
     pub(crate) dispatch: bool,
     /// Duration, such as 10s; without it, until Ctrl-C

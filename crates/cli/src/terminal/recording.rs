@@ -25,6 +25,9 @@ pub fn recording_text(s: &Summary) -> String {
             files.join(", ")
         ));
     }
+    if !files.is_empty() && !s.controllers.is_empty() {
+        lines.push(format!("before the scheduler: {}", s.controllers.join(", ")));
+    }
     lines.extend(s.notes.iter().map(|note| format!("note: {note}")));
     lines.join("\n")
 }

@@ -69,7 +69,7 @@ impl IoCost {
 }
 
 /// What restores a line of the kernel's files: the parameters of one that the kernel chose itself would become the user's.
-fn put_back(line: &str) -> String {
+pub(crate) fn put_back(line: &str) -> String {
     let is_auto = line.split(' ').any(|word| word == "ctrl=auto");
     let chosen =
         |word: &&str| !is_auto || !word.contains('=') || word.starts_with("enable=") || word.starts_with("ctrl=");

@@ -73,8 +73,10 @@ pub struct Events {
     pub description: PathBuf,
     /// What it says.
     pub about: serde_json::Value,
-    /// When the kernel's ticks step, where the JSON tells.
-    pub clock: Option<TickClock>,
+    /// When the kernel's ticks step, where the JSON tells, and by how much they may step earlier or later.
+    pub clock: Option<(TickClock, Nanos)>,
+    /// Rows name the control group.
+    pub grouped: bool,
     /// The rows, in the order of their times.
     pub rows: Vec<Event>,
 }
@@ -91,7 +93,7 @@ impl Events {
             Some(jiffies) => {
                 let jiffies = Jiffies::deserialize(jiffies)
                     .map_err(|cause| Error::Description { path: description.to_owned(), cause })?;
-                Some(jiffies.clock(description)?)
+                Some((jiffies.clock(description)?, jiffies.uncertain()))
             }
         };
         let mut found: Vec<Event> = Vec::new();
@@ -109,7 +111,7 @@ impl Events {
             found.push(event);
             Ok(())
         })?;
-        Ok(Events { path: path.to_owned(), description: description.to_owned(), about, clock, rows: found })
+        Ok(Events { path: path.to_owned(), description: description.to_owned(), about, clock, grouped, rows: found })
     }
 
     /// Refuses rows that span more than a day: a replay goes through all ticks or periods in between.
@@ -187,7 +189,7 @@ mod tests {
         };
         let tick = |period_ns: u64| format!(r#"{{"jiffies":{{"period_ns":{period_ns},"step_at_ns":-1000}}}}"#);
         assert_eq!(read("{}").unwrap(), None);
-        assert_eq!(read(&tick(4_000_000)).unwrap().map(|clock| clock.step_at), Some(Nanos(3_999_000)));
+        assert_eq!(read(&tick(4_000_000)).unwrap().map(|(clock, _)| clock.step_at), Some(Nanos(3_999_000)));
         assert!(read(&tick(5)).unwrap_err().to_string().contains("r.json: jiffies.period_ns: 5"));
         assert!(read(r#"{"jiffies":7}"#).unwrap_err().to_string().starts_with("r.json: "));
     }

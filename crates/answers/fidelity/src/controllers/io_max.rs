@@ -62,7 +62,7 @@ pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<Controll
     recording.check_span()?;
     let homes = homes(recording)?;
     let (asked, changes) = inputs(recording, &homes)?;
-    let clock = recording.clock.unwrap_or(TickClock { step_at: phase(&asked), ..TickClock::HZ_250 });
+    let clock = clock_of(recording.clock, &asked);
     let replayed = |offset: i64| {
         let mut groups = Groups::new(release, Jiffies { clock, offset });
         homes.limits.iter().zip(&homes.parents).for_each(|(limits, parent)| _ = groups.add(*parent, *limits));
@@ -97,6 +97,13 @@ fn compare_order(asked: &[Asked], mut waited: Vec<usize>, tally: &mut Tally) {
             Some(line) => format!("behind that of line {line}"),
             None => "it is the first that waited".to_owned(),
         });
+    }
+}
+
+impl Homes {
+    /// The number of a group.
+    fn by_path(&self, path: &str) -> Option<usize> {
+        self.paths.iter().position(|known| known == path).map(|index| index + 1)
     }
 }
 
@@ -143,7 +150,9 @@ fn inputs(recording: &Events, homes: &Homes) -> Result<(Vec<Asked>, Vec<Change>)
                 let urgent = row.details.contains('M');
                 let bytes = if rest { 0 } else { counted(row) };
                 let bio = Bio { token: asked.len() as u64, bytes, rest, urgent };
-                let Some(group) = homes.of_process.get(&row.pid).copied().or(homes.of_others) else { continue };
+                let by_process = || homes.of_process.get(&row.pid).copied().or(homes.of_others);
+                let group = if recording.grouped { homes.by_path(&row.group) } else { by_process() };
+                let Some(group) = group else { continue };
                 waiting.entry((row.sector, row.op)).or_default().push_back(asked.len());
                 asked.push(Asked { line: row.line, at: row.at, group, dir: direction(row.op), bio, went: None });
             }
@@ -180,10 +189,20 @@ fn counted(row: &Event) -> u64 {
     if row.op == Op::Discard { 512 } else { row.bytes }
 }
 
+/// The kernel's ticks. A recording may tell them less exactly than the I/Os that had waited.
+fn clock_of(told: Option<(TickClock, Nanos)>, asked: &[Asked]) -> TickClock {
+    let Some((clock, uncertain)) = told else {
+        return TickClock { step_at: phase(asked, TickClock::HZ_250.period), ..TickClock::HZ_250 };
+    };
+    let step_at = phase(asked, clock.period);
+    let off = step_at.0.abs_diff(clock.step_at.0);
+    let near = off.min(clock.period.0.saturating_sub(off)) <= uncertain.0;
+    if near { TickClock { step_at, ..clock } } else { clock }
+}
+
 /// When the ticks step: timers run right after a step, so I/Os that had waited go on in the first part of a tick. It begins behind the
 /// largest part of a tick in which none goes on.
-fn phase(asked: &[Asked]) -> Nanos {
-    let period = TickClock::HZ_250.period.0;
+fn phase(asked: &[Asked], Nanos(period): Nanos) -> Nanos {
     let late = asked.iter().filter_map(|a| a.went.filter(|went| went.since(a.at) > WAITED));
     let mut parts: Vec<u64> = late.map(|went| went.0 % period).collect();
     parts.sort_unstable();

@@ -25,7 +25,21 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// The controller that a recording is of, by what its JSON says; `None` where it is of a scheduler.
+    /// Those that a recording has beside its scheduler, as its JSON lists them.
+    ///
+    /// # Errors
+    /// A name that is none of a controller.
+    pub fn beside_scheduler(about: &serde_json::Value) -> Result<Vec<Recorded>, String> {
+        let names = about.get("controllers").and_then(|names| names.as_array());
+        let of = |name: &serde_json::Value| {
+            let all = [Recorded::Wbt, Recorded::IoMax, Recorded::IoCost];
+            let found = all.into_iter().find(|known| name.as_str() == Some(known.name()));
+            found.ok_or_else(|| format!("controllers: {name}; expected wbt, io.max or io.cost"))
+        };
+        names.into_iter().flatten().map(of).collect()
+    }
+
+    /// The controller that a recording is of alone, by what its JSON says; `None` where it is of a scheduler.
     pub fn of(about: &serde_json::Value) -> Option<Recorded> {
         // What sets io.cost is there even where nothing was set.
         if about.get("in_force_at_the_end").is_some() && about.get("mono0_ns").is_some() {

@@ -17,7 +17,7 @@ fn scored(kind: Recorded) -> Option<Vec<(String, ControllerScore)>> {
     let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
     paths.retain(|path| path.to_string_lossy().ends_with(".csv.zst"));
     paths.sort();
-    let scores = paths.iter().map(|path| score(path, None).unwrap());
+    let scores = paths.iter().flat_map(|path| score(path, None).unwrap());
     let name = if kind == Recorded::Wbt { "wbt" } else { "io.max" };
     let of_kind = scores.filter_map(|score| Some((score.file, score.controller.filter(|own| own.controller == name)?)));
     Some(of_kind.collect())

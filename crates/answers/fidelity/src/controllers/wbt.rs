@@ -20,6 +20,16 @@ struct Request {
     started: Option<Nanos>,
 }
 
+/// What is under way.
+#[derive(Default)]
+struct UnderWay {
+    /// Rows say when each I/O asked.
+    asks_told: bool,
+    /// The place and the flags of the I/O with which each process asked last.
+    asked: BTreeMap<i32, (u64, Flags)>,
+    requests: BTreeMap<u32, Request>,
+}
+
 /// Replays a recording of wbt.
 ///
 /// # Errors
@@ -27,34 +37,40 @@ struct Request {
 /// A row of wbt without its details; with the line.
 pub(super) fn score(recording: &Events, explain: Option<u64>) -> Result<ControllerScore, Error> {
     let number = |at: &str| recording.about.pointer(at).and_then(as_number);
-    let depth = match recording.about.pointer("/device/kind").and_then(|kind| kind.as_str()) {
+    let told = number("/device/attributes/queue_depth");
+    let depth = told.or_else(|| match recording.about.pointer("/device/kind").and_then(|kind| kind.as_str()) {
         Some("null_blk") => number("/device/attributes/hw_queue_depth"),
+        _ if recording.about.get("controllers").is_some() => number("/device/attributes/hw_queue_depth"),
         _ => None,
-    };
+    });
     let cache = recording.about.pointer("/queue/write_cache").and_then(|cache| cache.as_str());
-    let jiffies = Jiffies { clock: recording.clock.unwrap_or(TickClock::HZ_250), offset: 0 };
+    let jiffies = Jiffies { clock: recording.clock.map_or(TickClock::HZ_250, |(clock, _)| clock), offset: 0 };
     let depth = depth.unwrap_or(LOOP_DEPTH).min(u64::from(u32::MAX)) as u32;
     let mut throttle = Throttle::new(jiffies, depth, cache == Some("write back"));
     throttle.set_target(Nanos::from_us(number("/queue/wbt_lat_usec").unwrap_or(0)), Nanos::ZERO, &mut |_, _| {});
     let mut tally = Tally::of(&["timer", "step"], explain);
-    let mut under_way = BTreeMap::new();
+    let mut under_way =
+        UnderWay { asks_told: recording.rows.iter().any(|row| row.name == "wbt_ask"), ..UnderWay::default() };
     for row in &recording.rows {
         replay(row, &mut throttle, &mut under_way, &mut tally).map_err(|what| recording.fail(row.line, what))?;
     }
     Ok(tally.score("wbt"))
 }
 
-fn replay(
-    row: &Event,
-    throttle: &mut Throttle,
-    under_way: &mut BTreeMap<u32, Request>,
-    tally: &mut Tally,
-) -> Result<(), String> {
+fn replay(row: &Event, throttle: &mut Throttle, under_way: &mut UnderWay, tally: &mut Tally) -> Result<(), String> {
     let id = RequestId(row.req);
+    let UnderWay { asks_told, asked, requests: under_way } = under_way;
     match row.name.as_str() {
+        "wbt_ask" => {
+            if row.op == Op::Read {
+                throttle.read_asks(row.at);
+            }
+            asked.insert(row.pid, (row.sector, flags_of(&row.details)));
+        }
         "getrq" => {
-            let request = request_of(row);
-            if request.op == Op::Read {
+            let flags = asked.remove(&row.pid).filter(|(sector, _)| *sector == row.sector).map(|(_, flags)| flags);
+            let request = request_of(row, flags.unwrap_or_default());
+            if request.op == Op::Read && !*asks_told {
                 throttle.read_asks(row.at);
             }
             // The row comes after the sleep: the kernel let it pass.
@@ -112,8 +128,20 @@ fn free(throttle: &mut Throttle, request: &Request, now: Nanos) {
     }
 }
 
-/// Every write is counted: the flags of a row do not tell a direct write from one of fsync, and recordings have no direct writers.
-fn request_of(row: &Event) -> Request {
+/// Without the row in which it asked, every write is counted: the flags of its request do not tell a direct write from one of fsync,
+/// and recordings without such rows have no direct writers.
+fn request_of(row: &Event, flags: Flags) -> Request {
     let op = if row.op == Op::Write && row.bytes == 0 { Op::Flush } else { row.op };
-    Request { op, class: class_of(op, Flags::NONE), started: None }
+    Request { op, class: class_of(op, flags), started: None }
+}
+
+/// The flags of an I/O by their letters.
+fn flags_of(letters: &str) -> Flags {
+    let of = |letter| match letter {
+        'S' => Flags::SYNC,
+        'I' => Flags::IDLE,
+        'B' => Flags::BACKGROUND,
+        _ => Flags::NONE,
+    };
+    letters.chars().map(of).fold(Flags::NONE, Flags::with)
 }

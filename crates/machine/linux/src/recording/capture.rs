@@ -7,11 +7,13 @@ use crate::target::PathFacts;
 use crate::{Error, Roots};
 
 use crate::recording::about::About;
+use crate::recording::controllers::{Controllers, Seen, name_charged, rows_of};
 use crate::recording::event::{Event, Kind};
-use crate::recording::groups::Groups;
+use crate::recording::groups::{Groups, ToldByProbes};
 use crate::recording::options::{Method, Options, Summary};
 use crate::recording::pages::Pages;
-use crate::recording::tracefs::{Instance, Probes};
+use crate::recording::probes::Probes;
+use crate::recording::tracefs::Instance;
 use crate::recording::{dispatch_file, infer, rows, text};
 
 /// How often the kernel's buffers are emptied.
@@ -36,14 +38,14 @@ pub fn record(
         dispatch_file::check_name(&options.output)?;
     }
     let mut notes = Vec::new();
-    let method = options.dispatch.then(|| Probes::new(&about.scheduler, &roots, &mut notes));
-    let probes = match method {
-        Some(made) => made?,
-        None => None,
-    };
-    let instance = Instance::new(options.buffer_kb, probes.as_ref(), &about)?;
+    let (mut groups, mut probes, mut controllers) = (None, None, Controllers::default());
+    if options.dispatch {
+        groups = Groups::begin(&about, &roots);
+        controllers = Controllers::of(&about, groups.as_ref(), &roots, &mut notes);
+        probes = Some(Probes::new(&about.scheduler, &mut controllers, &roots, &mut notes)?);
+    }
+    let instance = Instance::new(options.buffer_kb, probes.as_ref(), &controllers, &about)?;
     let mut pages = Pages::new(instance.cpus()?);
-    let mut groups = if options.dispatch { Groups::begin(&roots) } else { None };
     instance.start()?;
     let start = Instant::now();
     began();
@@ -52,15 +54,21 @@ pub fn record(
     let seconds = start.elapsed().as_secs_f64();
     instance.take(&mut pages)?;
     let lost = instance.lost()?;
-    let events = pages.events(instance.formats(probes.as_ref())?, &about)?;
+    let (events, seen) = pages.events(instance.formats()?, &about)?;
     drop(instance);
-    let seen = probes.as_ref().map_or(Method::Issues, |_| Method::Probes);
+    let sees = probes.as_ref().is_some_and(|probes| probes.see_dispatches);
+    let method = if sees { Method::Probes } else { Method::Issues };
+    let told = ToldByProbes {
+        weights: probes.as_ref().is_some_and(|probes| probes.has("weight")),
+        limits: probes.as_ref().is_some_and(|probes| probes.has("limit")),
+    };
     drop(probes);
     let mut summary = Summary {
         seconds,
         events: events.len() as u64,
         lost,
-        method: options.dispatch.then_some(seen),
+        method: options.dispatch.then_some(method),
+        controllers: controllers.names(),
         ..Summary::default()
     };
     if lost > 0 {
@@ -70,7 +78,10 @@ pub fn record(
         ));
     }
     if options.dispatch {
-        dispatch_recording(&events, &about, groups.as_ref(), options, &mut summary)?;
+        if let Some(groups) = &mut groups {
+            groups.leave_to_probes(told);
+        }
+        dispatch_recording((&events, seen), (&about, &controllers), groups.as_ref(), options, &mut summary)?;
     } else {
         let written = text::write(&events, &about, options).map_err(|e| Error::Refused(e.to_string()))?;
         summary.requests = events.iter().filter(|e| e.kind == Kind::Issue).count() as u64;
@@ -111,8 +122,8 @@ fn gather(
 }
 
 fn dispatch_recording(
-    events: &[Event],
-    about: &About,
+    (events, seen): (&[Event], Vec<Seen>),
+    (about, controllers): (&About, &Controllers),
     groups: Option<&Groups>,
     options: &Options,
     summary: &mut Summary,
@@ -126,11 +137,18 @@ fn dispatch_recording(
                 .into(),
         );
     }
+    let first = events.first().map_or(0, |e| e.at);
+    built.jiffies = seen.iter().map(|event| (event.at, event.jiffies)).collect();
+    let paths = groups.map(Groups::paths).unwrap_or_default();
+    built.rows.extend(rows_of(seen, first, controllers.number(), &paths));
+    built.rows.sort_by_key(|row| row.at);
+    name_charged(&mut built.rows);
     if let Some(groups) = groups {
         let submitted = events.iter().filter(|e| matches!(e.kind, Kind::Allocated | Kind::Bio));
         let pids = submitted.map(|e| e.pid).collect();
-        built.groups = groups.describe(&pids);
-        groups.add_rows(&mut built.rows, &pids, events.first().map_or(0, |e| e.at));
+        let named = built.rows.iter().map(|row| row.group.clone()).collect();
+        built.groups = groups.describe(&pids, &named);
+        groups.add_rows(&mut built.rows, (&pids, &named), first);
     }
     summary.records = built.rows.len() as u64;
     summary.requests = built.rows.iter().filter(|r| r.event == "rq_issue").count() as u64;
@@ -142,6 +160,6 @@ fn dispatch_recording(
             built.unmatched
         ));
     }
-    summary.files = dispatch_file::write(events, &built, about, options, summary)?;
+    summary.files = dispatch_file::write(events, &built, about, controllers, options, summary)?;
     Ok(())
 }

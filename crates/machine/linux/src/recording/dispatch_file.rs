@@ -10,6 +10,7 @@ use dumbwaiter_text::OutputFile;
 use serde_json::json;
 
 use crate::recording::about::About;
+use crate::recording::controllers::Controllers;
 use crate::recording::event::{Event, Kind, text};
 use crate::recording::options::{Method, Options, Summary};
 use crate::recording::rows::{Built, Row};
@@ -34,10 +35,11 @@ pub(crate) fn beside(output: &Path) -> Option<PathBuf> {
 
 /// The phase of the kernel's tick on the rows' time scale, modulo its period, from the values of `jiffies` that the probes
 /// recorded; and its uncertainty.
-fn tick(events: &[Event], period: u64) -> Option<serde_json::Value> {
+fn tick(events: &[Event], of_controllers: &[(u64, u64)], period: u64) -> Option<serde_json::Value> {
     let first = events.first()?.at;
-    let seen = events.iter().filter(|e| e.kind == Kind::Dispatch && e.jiffies > 0);
-    let mut seen = seen.map(|e| ((e.at - first) as i64, e.jiffies as i64)).peekable();
+    let of_scheduler = events.iter().filter(|e| e.kind == Kind::Dispatch).map(|e| (e.at, e.jiffies));
+    let seen = of_scheduler.chain(of_controllers.iter().copied()).filter(|(_, jiffies)| *jiffies > 0);
+    let mut seen = seen.map(|(at, jiffies)| (at as i64 - first as i64, jiffies as i64)).peekable();
     let base = seen.peek()?.1;
     let period = i64::try_from(period).ok()?;
     let (mut low, mut high) = (i64::MIN, i64::MAX);
@@ -75,6 +77,7 @@ pub(crate) fn write(
     events: &[Event],
     built: &Built,
     about: &About,
+    controllers: &Controllers,
     options: &Options,
     summary: &Summary,
 ) -> Result<Vec<PathBuf>, Error> {
@@ -82,7 +85,8 @@ pub(crate) fn write(
     check_name(output)?;
     let description = beside(output).unwrap_or_default();
     let rows = write_rows(output, &built.rows).map_err(|e| Error::file("write", output, e))?;
-    let value = describe(&description, events, built, about, summary);
+    let mut value = describe(&description, events, built, about, summary);
+    controllers.describe(&mut value, events.first().map_or(0, |event| event.at));
     let described = OutputFile::create(&description).and_then(|mut file| {
         let mut text = serde_json::to_vec_pretty(&value)?;
         text.push(b'\n');
@@ -135,13 +139,13 @@ fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary
             Some(Method::Probes) => "probes",
             _ => "inferred from issues",
         },
-        "device": { "kind": about.name, "attributes": { "hw_queue_depth": about.depth, "submit_queues": about.hw_queues } },
+        "device": { "kind": about.name, "attributes": { "hw_queue_depth": about.depth, "submit_queues": about.hw_queues, "queue_depth": about.told_depth } },
         "queue": queue,
         // As it is now: nobody sets it for a real drive after its scheduler was attached.
         "rotational_at_attach": about.queue.get("rotational").is_some_and(|value| value == "1"),
         "iosched": iosched,
         "processes": processes,
-        "jiffies": tick(events, 1_000_000_000 / hz()),
+        "jiffies": tick(events, &built.jiffies, 1_000_000_000 / hz()),
         "rows": built.rows.len(),
         "counts": counts,
         "duration_ns": built.rows.last().map_or(0, |r| r.at),
@@ -159,11 +163,14 @@ fn lines(out: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
     fn some<T: ToString>(value: Option<T>) -> String {
         value.map(|v| v.to_string()).unwrap_or_default()
     }
-    writeln!(out, "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu")?;
+    // A last column where any row names its group.
+    let grouped = rows.iter().any(|row| !row.group.is_empty());
+    writeln!(out, "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu{}", if grouped { ",group" } else { "" })?;
     for r in rows {
         let req = some((r.req != 0).then_some(r.req));
         let (sector, bytes, pid, ioprio) = (some(r.sector), some(r.bytes), some(r.pid), some(r.ioprio));
-        writeln!(out, "{},{},{req},{sector},{bytes},{},{},{pid},{ioprio},{}", r.at, r.event, r.op, r.flags, r.cpu)?;
+        write!(out, "{},{},{req},{sector},{bytes},{},{},{pid},{ioprio},{}", r.at, r.event, r.op, r.flags, r.cpu)?;
+        writeln!(out, "{}{}", if grouped { "," } else { "" }, r.group)?;
     }
     Ok(())
 }
@@ -223,7 +230,7 @@ mod tests {
                 e
             })
             .collect();
-        let found = tick(&events, 4_000_000).unwrap();
+        let found = tick(&events, &[], 4_000_000).unwrap();
         let step = found["step_at_ns"].as_i64().unwrap();
         let uncertain = found["uncertain_ns"].as_i64().unwrap();
         assert!((step - 3_000_000).abs() <= uncertain && uncertain < 130_000, "{found}");

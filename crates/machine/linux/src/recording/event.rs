@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Choice,
     /// A probe: BFQ ended a queue's service.
     BfqExpire,
+    /// What a controller before the scheduler saw or decided: its place among the [`POINTS`](super::controllers::POINTS).
+    Controller(u8),
 }
 
 impl Kind {
@@ -58,7 +60,8 @@ impl Kind {
 
     /// Does the tracepoint name its device?
     pub(crate) fn has_device(self) -> bool {
-        !matches!(self, Kind::Plug | Kind::Unplug | Kind::Dispatch | Kind::Choice | Kind::BfqExpire)
+        use Kind::{BfqExpire, Choice, Controller, Dispatch, Plug, Unplug};
+        !matches!(self, Plug | Unplug | Dispatch | Choice | BfqExpire | Controller(_))
     }
 }
 
@@ -100,6 +103,8 @@ struct Field {
     offset: usize,
     size: usize,
     signed: bool,
+    /// The record has the text elsewhere: here are its place and length.
+    elsewhere: bool,
 }
 
 /// The layout of one kind of event.
@@ -123,7 +128,8 @@ impl Format {
             let name = declared.split('[').next()?.to_owned();
             let mut number = |label: &str| -> Option<usize> { parts.next()?.strip_prefix(label)?.parse().ok() };
             let (offset, size) = (number("offset:")?, number("size:")?);
-            fields.insert(name, Field { offset, size, signed: number("signed:")? == 1 });
+            let elsewhere = rest.starts_with("__data_loc");
+            fields.insert(name, Field { offset, size, signed: number("signed:")? == 1, elsewhere });
         }
         Some(Format { kind, id, fields })
     }
@@ -133,23 +139,40 @@ impl Format {
         self.fields.get(name).map(|field| (field.offset, field.size))
     }
 
+    fn bytes<'a>(&self, name: &str, data: &'a [u8]) -> Option<&'a [u8]> {
+        let field = self.fields.get(name)?;
+        data.get(field.offset..field.offset + field.size)
+    }
+
+    /// A number of a record; `None` where it has none of this name.
+    pub(crate) fn number(&self, name: &str, data: &[u8]) -> Option<i64> {
+        let bytes = self.bytes(name, data).filter(|bytes| !bytes.is_empty() && bytes.len() <= 8)?;
+        let negative = self.fields.get(name)?.signed && bytes[bytes.len() - 1] & 0x80 != 0;
+        let mut wide = [if negative { 0xff } else { 0 }; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        Some(i64::from_le_bytes(wide))
+    }
+
+    /// A text of a record, up to its first 0; empty where it has none of this name.
+    pub(crate) fn text<'a>(&self, name: &str, data: &'a [u8]) -> &'a str {
+        let elsewhere = self.fields.get(name).is_some_and(|field| field.elsewhere);
+        let bytes = match self.number(name, data).filter(|_| elsewhere) {
+            Some(place) => {
+                let (at, length) = (place as usize & 0xffff, place as usize >> 16 & 0xffff);
+                data.get(at..at + length)
+            }
+            None => self.bytes(name, data),
+        };
+        text(bytes.unwrap_or_default())
+    }
+
     /// Takes an event from the bytes of its record.
     pub(crate) fn event(&self, at: u64, cpu: u16, data: &[u8]) -> Event {
-        let sized = |name: &str| {
-            let field = self.fields.get(name)?;
-            Some((data.get(field.offset..field.offset + field.size)?, field.signed))
-        };
-        let signed = |name: &str| -> i64 {
-            let Some((bytes, signed)) = sized(name).filter(|(b, _)| !b.is_empty() && b.len() <= 8) else { return 0 };
-            let fill = if signed && bytes[bytes.len() - 1] & 0x80 != 0 { 0xff } else { 0 };
-            let mut wide = [fill; 8];
-            wide[..bytes.len()].copy_from_slice(bytes);
-            i64::from_le_bytes(wide)
-        };
+        let signed = |name: &str| self.number(name, data).unwrap_or(0);
         let number = |name: &str| signed(name) as u64;
         let letters = |name: &str| -> [u8; 16] {
             let mut all = [0; 16];
-            if let Some((bytes, _)) = sized(name) {
+            if let Some(bytes) = self.bytes(name, data) {
                 let n = bytes.len().min(15);
                 all[..n].copy_from_slice(&bytes[..n]);
             }
@@ -213,6 +236,15 @@ mod tests {
         let event = format.event(5, 1, &data);
         assert_eq!((event.pid, event.dev, event.sector, event.bytes), (-1, 7 << 20 | 3, 99, 4096));
         assert_eq!((event.number, super::text(&event.rwbs)), (-5, "WS"));
+        assert_eq!((format.number("error", &data), format.text("rwbs", &data)), (Some(-5), "WS"));
+        // A text may be elsewhere in the record: length and place are in its field.
+        let text = "ID: 7\n\tfield:__data_loc char[] devname;\toffset:8;\tsize:4;\tsigned:0;\n";
+        let named = Format::parse(Kind::Controller(0), text).unwrap();
+        let mut record = vec![0u8; 12];
+        record[8..12].copy_from_slice(&(4u32 << 16 | 12).to_le_bytes());
+        assert_eq!(named.text("devname", &record), "", "cut off");
+        record.extend_from_slice(b"sda\0");
+        assert_eq!(named.text("devname", &record), "sda");
         // A record that is cut off has no values, and is no accident.
         assert_eq!(format.event(5, 1, &data[..20]).sector, 0);
         assert!(Format::parse(Kind::Complete, "format:\n").is_none());

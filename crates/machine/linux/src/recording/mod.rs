@@ -8,6 +8,7 @@
 mod about;
 mod capture;
 mod check;
+mod controllers;
 mod dispatch_file;
 mod event;
 mod groups;
@@ -16,6 +17,7 @@ mod live;
 mod live_instance;
 mod options;
 mod pages;
+mod probes;
 mod rows;
 mod text;
 mod tracefs;

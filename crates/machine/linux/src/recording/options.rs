@@ -67,6 +67,8 @@ pub struct Summary {
     pub unfinished: u64,
     /// How dispatches were recorded; `None` for a trace.
     pub method: Option<Method>,
+    /// Controllers before the scheduler that were recorded too, such as `wbt`.
+    pub controllers: Vec<&'static str>,
     /// Remarks, one line each.
     pub notes: Vec<String>,
 }
@@ -87,6 +89,7 @@ impl Summary {
                 Method::Probes => "probes",
                 Method::Issues => "inferred from issues",
             }),
+            "controllers": self.controllers,
             "notes": self.notes,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::recording::about::About;
+use crate::recording::controllers::Seen;
 use crate::recording::event::{Event, Format, Kind};
 
 /// Pages of each CPU, in the order they were read.
@@ -29,23 +30,26 @@ impl Pages {
         Ok(())
     }
 
-    /// All events of the device in order of time; a dispatch counts from when its request was chosen.
-    pub(crate) fn events(self, formats: Vec<Format>, about: &About) -> Result<Vec<Event>, Error> {
+    /// All events of the device in order of time, and those of its controllers; a dispatch counts from when its request was chosen.
+    pub(crate) fn events(self, formats: Vec<Format>, about: &About) -> Result<(Vec<Event>, Vec<Seen>), Error> {
         let most = formats.iter().map(|f| usize::from(f.id)).max().unwrap_or(0);
         let mut known: Vec<Option<&Format>> = vec![None; most + 1];
         for format in &formats {
             known[usize::from(format.id)] = Some(format);
         }
-        let mut events = Vec::new();
+        let (mut events, mut seen) = (Vec::new(), Vec::new());
         for (cpu, pages) in &self.cpus {
             for page in pages {
                 let read = records(page, &mut |at, data| {
                     let id = data.get(..2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
-                    if let Some(format) = known.get(id).copied().flatten() {
-                        let event = format.event(at, *cpu, data);
-                        if about.concerns(&event) {
-                            events.push(event);
-                        }
+                    let Some(format) = known.get(id).copied().flatten() else { return };
+                    if let Kind::Controller(place) = format.kind {
+                        seen.extend(Seen::of(place, format, at, *cpu, data));
+                        return;
+                    }
+                    let event = format.event(at, *cpu, data);
+                    if about.concerns(&event) {
+                        events.push(event);
                     }
                 });
                 read.ok_or_else(|| {
@@ -70,7 +74,7 @@ impl Pages {
         }
         events.retain(|e| e.kind != Kind::Choice);
         events.sort_by_key(|e| e.at);
-        Ok(events)
+        Ok((events, seen))
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Row {
     pub(crate) pid: Option<i32>,
     pub(crate) ioprio: Option<u16>,
     pub(crate) cpu: u16,
+    /// Path of the control group; empty for the root and where it is not known.
+    pub(crate) group: String,
 }
 
 /// Rows, and what could not be matched.
@@ -32,6 +34,8 @@ pub(crate) struct Built {
     pub(crate) unfinished: u64,
     /// Control groups, as the JSON has them; none where all was in the root group.
     pub(crate) groups: Vec<serde_json::Value>,
+    /// The kernel's tick counter at times at which events of controllers tell it.
+    pub(crate) jiffies: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,7 +128,7 @@ fn operation(rwbs: &str) -> (String, String) {
 }
 
 /// The operation in a request's flags, in the kernel's letters.
-fn operation_of(opf: u64) -> &'static str {
+pub(crate) fn operation_of(opf: u64) -> &'static str {
     match opf & 0xff {
         0 => "R",
         1 | 9 => "W",
@@ -171,6 +175,7 @@ impl Builder {
             pid: Some(e.pid),
             ioprio: None,
             cpu: e.cpu,
+            group: String::new(),
         };
         let request = match e.kind {
             Kind::Dispatch => self.dispatch(e, &mut row),

@@ -26,6 +26,8 @@ enum Kind {
     Text { file: PathBuf, text: String },
     /// Remove a tracefs instance.
     Instance { dir: PathBuf },
+    /// Remove a probe of ours, if it is there.
+    Probe { file: PathBuf, event: String },
     /// Unmount a folder of ours and remove it.
     Mount { dir: PathBuf },
     /// Remove a folder of ours with all that is in it.
@@ -40,6 +42,11 @@ impl Action {
     /// Writes `text` to `file`, if that exists.
     pub fn write_text(file: &Path, text: &str) -> Action {
         Action(Kind::Text { file: file.into(), text: text.into() })
+    }
+
+    /// Removes the probe `event`, such as `dumbwaiter_1/dispatch`, from the `kprobe_events` in `file`.
+    pub(crate) fn remove_probe(file: &Path, event: &str) -> Action {
+        Action(Kind::Probe { file: file.into(), event: event.into() })
     }
 
     /// Removes the tracefs instance `dir`.
@@ -84,6 +91,7 @@ impl Action {
             Kind::Text { file, text } if file.exists() => write(file, text),
             Kind::Text { .. } => Ok(()),
             Kind::Instance { dir } => removal::remove_instance(dir),
+            Kind::Probe { file, event } => removal::remove_probe(file, event),
             Kind::Mount { dir } => removal::unmount(dir),
             Kind::Folder { dir } => removal::remove_folder(dir),
             Kind::BackingFile { file } => removal::remove_backing_file(file),
@@ -105,6 +113,7 @@ impl Action {
             Kind::Cgroup { dir, .. } => format!("cgroup {}", dir.display()),
             Kind::Text { file, .. } => file.display().to_string(),
             Kind::Instance { dir } => format!("trace instance {}", dir.display()),
+            Kind::Probe { event, .. } => format!("probe {event}"),
             Kind::Mount { dir } => format!("the mount at {}", dir.display()),
             Kind::Folder { dir } => format!("folder {}", dir.display()),
             Kind::BackingFile { file } => format!("the loop device over {}", file.display()),

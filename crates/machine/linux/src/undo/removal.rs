@@ -54,6 +54,13 @@ pub(crate) fn remove_instance(dir: &Path) -> Result<(), Error> {
     remove_when_free(dir).map_err(|e| Error::file("remove", dir, e))
 }
 
+pub(crate) fn remove_probe(file: &Path, event: &str) -> Result<(), Error> {
+    match write(file, &format!("-:{event}")) {
+        Err(Error::File { cause, .. }) if cause.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 /// Removes a folder that may be in use for a moment still.
 fn remove_when_free(dir: &Path) -> std::io::Result<()> {
     for _ in 0..BUSY_TRIES {
