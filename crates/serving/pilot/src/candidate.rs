@@ -2,8 +2,60 @@
 
 use std::collections::BTreeMap;
 
+use dumbwaiter_block::Nanos;
+use dumbwaiter_text::units::{BareTime, time};
+
 use crate::port::Reading;
 use crate::tunables::MOVABLE_TUNABLES;
+
+/// The attribute of write-back throttling.
+const WBT: &str = "wbt_lat_usec";
+/// The scheduler that switches write-back throttling off.
+const WITHOUT_WBT: &str = "bfq";
+/// The longest target of write-back throttling.
+const WBT_MAX: Nanos = Nanos::from_secs(10);
+
+/// A candidate as a configuration names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// As it was written: `kyber`, `mq-deadline+wbt=off`.
+    pub name: String,
+    /// The scheduler.
+    pub scheduler: String,
+    /// Target of write-back throttling in µs, 0 for off; `None`: as it was found.
+    pub wbt_us: Option<u64>,
+}
+
+impl Wanted {
+    /// Reads a name: a scheduler, which `+wbt=off` or `+wbt=TIME` may follow. The error says what was expected.
+    pub fn parse(name: &str) -> Result<Wanted, String> {
+        let (scheduler, stage) = name.split_once('+').map_or((name, None), |(first, rest)| (first, Some(rest)));
+        if scheduler.is_empty() || !scheduler.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+            return Err(format!("\"{name}\" is not a scheduler name; expected one such as mq-deadline"));
+        }
+        let wbt_us = stage.map(|stage| wbt_of(name, stage)).transpose()?;
+        if wbt_us.is_some() && scheduler == WITHOUT_WBT {
+            return Err(format!("\"{name}\": bfq switches write-back throttling off; name it alone"));
+        }
+        Ok(Wanted { name: name.to_owned(), scheduler: scheduler.to_owned(), wbt_us })
+    }
+}
+
+/// The target, µs, of what follows the scheduler.
+fn wbt_of(name: &str, stage: &str) -> Result<u64, String> {
+    match stage.strip_prefix("wbt=") {
+        Some("off") => Ok(0),
+        Some(text) => {
+            let target = time(text, BareTime::Refused).map_err(|e| format!("\"{name}\": wbt: {e}"))?;
+            let fits = target >= Nanos::from_us(1) && target <= WBT_MAX;
+            fits.then_some(target.0 / 1000).ok_or_else(|| format!("\"{name}\": expected wbt=off or 1us to 10s"))
+        }
+        None => Err(format!(
+            "\"{name}\": the pilot changes the scheduler and write-back throttling (+wbt=off, +wbt=TIME); what divides a drive \
+             among groups (io.cost, io.max) is not judged by throughput or mean latency: `compare --on` tries it"
+        )),
+    }
+}
 
 /// A scheduler with settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,22 +77,25 @@ pub(crate) fn in_order(values: &BTreeMap<String, String>) -> Vec<(String, String
 }
 
 /// The candidates for a disk: first the settings as they were found, then each wanted scheduler with the kernel's defaults
-/// and, where `tune` is set, with one setting changed within `bounds`. `refused` names those that the kernel rejected.
+/// and, where `tune` is set, with one setting changed within `bounds`, and those with another write-back throttling.
+/// `refused` names those that the kernel rejected.
 pub(crate) fn candidates(
     original: &Reading,
-    wanted: &[String],
+    wanted: &[Wanted],
     tune: Option<&BTreeMap<String, (i64, i64)>>,
     refused: &[String],
 ) -> Vec<Candidate> {
     let found = original.scheduler().to_owned();
     let mut all =
         vec![Candidate { name: found.clone(), scheduler: found.clone(), settings: in_order(&original.values) }];
+    let throttled = Throttled::of(original, wanted);
     for scheduler in &original.schedulers {
-        if !wanted.is_empty() && !wanted.contains(scheduler) {
+        if !wanted.is_empty() && !wanted.iter().any(|one| one.wbt_us.is_none() && one.scheduler == *scheduler) {
             continue;
         }
+        let settings = throttled.as_found(scheduler);
         if *scheduler != found {
-            all.push(Candidate { name: scheduler.clone(), scheduler: scheduler.clone(), settings: Vec::new() });
+            all.push(Candidate { name: scheduler.clone(), scheduler: scheduler.clone(), settings: settings.clone() });
         }
         let Some(bounds) = tune else { continue };
         for tunable in MOVABLE_TUNABLES.iter().filter(|tunable| tunable.scheduler == scheduler) {
@@ -53,7 +108,7 @@ pub(crate) fn candidates(
                     continue;
                 }
                 // This scheduler's settings stay as found, except one.
-                let mut settings = if *scheduler == found { all[0].settings.clone() } else { Vec::new() };
+                let mut settings = if *scheduler == found { all[0].settings.clone() } else { settings.clone() };
                 settings.retain(|(name, _)| *name != attribute);
                 settings.push((attribute, value.clone()));
                 let name = format!("{scheduler}:{}={value}", tunable.name);
@@ -61,9 +116,47 @@ pub(crate) fn candidates(
             }
         }
     }
+    all.extend(throttled.stacks(original, &all[0]));
     let first = all[0].name.clone();
     all.retain(|candidate| candidate.name == first || !refused.contains(&candidate.name));
     all
+}
+
+/// The candidates with another write-back throttling than the one found.
+struct Throttled<'a> {
+    wanted: Vec<(&'a Wanted, String)>,
+    /// The target as found; `None` where no candidate changes it.
+    found: Option<&'a String>,
+}
+
+impl<'a> Throttled<'a> {
+    /// None where the kernel has no write-back throttling, or bfq was found: it hides the target that would have to be put back.
+    fn of(original: &'a Reading, wanted: &'a [Wanted]) -> Throttled<'a> {
+        let target = original.values.get(WBT).filter(|_| original.scheduler() != WITHOUT_WBT);
+        let of = |one: &'a Wanted| Some((one, one.wbt_us?.to_string()));
+        let wanted: Vec<_> =
+            wanted.iter().filter_map(of).filter(|(_, us)| target.is_some_and(|found| found != us)).collect();
+        Throttled { found: target.filter(|_| !wanted.is_empty()), wanted }
+    }
+
+    /// What a candidate with the target as found sets: what was set by hand stays in force under every scheduler, and bfq's
+    /// default is none.
+    fn as_found(&self, scheduler: &str) -> Vec<(String, String)> {
+        let target = |found: &String| if scheduler == WITHOUT_WBT { "0".to_owned() } else { found.clone() };
+        self.found.map(|found| (WBT.to_owned(), target(found))).into_iter().collect()
+    }
+
+    /// The candidates that change it.
+    fn stacks(&self, original: &Reading, found: &Candidate) -> Vec<Candidate> {
+        let there = self.wanted.iter().filter(|(one, _)| original.schedulers.contains(&one.scheduler));
+        let stack = |(one, target): &(&Wanted, String)| {
+            let mut settings = if one.scheduler == found.scheduler { found.settings.clone() } else { Vec::new() };
+            settings.retain(|(name, _)| name != WBT);
+            settings.push((WBT.to_owned(), target.clone()));
+            Candidate { name: one.name.clone(), scheduler: one.scheduler.clone(), settings }
+        };
+        there.map(stack).collect()
+    }
 }
 
 #[cfg(test)]
@@ -101,8 +194,37 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_sets_its_target_and_the_others_set_the_one_found() {
+        let mut reading = reading();
+        reading.schedulers.push("bfq".into());
+        reading.values.insert(WBT.into(), "2000".into());
+        let names_of = ["none", "bfq", "kyber+wbt=off", "mq-deadline+wbt=75ms", "none+wbt=2ms"];
+        let wanted = names_of.map(|name| Wanted::parse(name).unwrap());
+        let all = candidates(&reading, &wanted, None, &[]);
+        // The last is as found already.
+        assert_eq!(names(&all), ["kyber", "none", "bfq", "kyber+wbt=off", "mq-deadline+wbt=75ms"]);
+        let target = |at: usize| all[at].settings.iter().find(|(name, _)| name == WBT).map(|(_, us)| us.as_str());
+        assert_eq!([0, 1, 2, 3, 4].map(target), [Some("2000"), Some("2000"), Some("0"), Some("0"), Some("75000")]);
+        assert!(all[3].settings.contains(&("nr_requests".into(), "100".into())), "the others stay as found");
+        // Without stacks nothing writes it, and where it cannot be put back there are none.
+        assert_eq!(candidates(&reading, &wanted[..2], None, &[])[1].settings, []);
+        reading.values.insert("scheduler".into(), "bfq".into());
+        assert_eq!(names(&candidates(&reading, &wanted, None, &[])), ["bfq", "none"]);
+    }
+
+    #[test]
+    fn a_stack_that_the_pilot_does_not_set_names_what_it_does() {
+        let said = |name: &str| Wanted::parse(name).unwrap_err();
+        assert!(said("none+io.cost").contains("compare --on"));
+        assert!(said("bfq+wbt=off").contains("bfq switches write-back throttling off"));
+        assert!(said("none+wbt=5").contains("unit") && said("none+wbt=1m").contains("1us to 10s"));
+        assert!(said("../x").contains("not a scheduler name") && said("+wbt=off").contains("not a scheduler name"));
+        assert_eq!(Wanted::parse("none+wbt=500us").unwrap().wbt_us, Some(500));
+    }
+
+    #[test]
     fn only_wanted_schedulers_that_the_kernel_has_and_takes() {
-        let wanted = ["bfq", "none"].map(str::to_owned);
+        let wanted = ["bfq", "none"].map(|name| Wanted::parse(name).unwrap());
         assert_eq!(names(&candidates(&reading(), &wanted, None, &[])), ["kyber", "none"]);
         assert_eq!(names(&candidates(&reading(), &wanted, None, &["none".into()])), ["kyber"]);
     }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::Error;
+use crate::candidate::Wanted;
 use crate::store::DEFAULT_STATE;
 use crate::table::DeviceTable;
 use crate::tunables::MOVABLE_TUNABLES;
@@ -53,8 +54,8 @@ pub struct PilotConfig {
 pub struct DeviceConfig {
     /// Its path, such as `/dev/sda` or a link in `/dev/disk/by-id`.
     pub path: PathBuf,
-    /// Schedulers to choose from; empty for all that the kernel lists.
-    pub candidates: Vec<String>,
+    /// Schedulers to choose from; empty for all that the kernel lists, with write-back throttling as found.
+    pub candidates: Vec<Wanted>,
     /// Limits of the settings that the pilot may change, by name; `None`: it changes only the scheduler.
     pub tune: Option<BTreeMap<String, (i64, i64)>>,
     /// The policy: its method, goal and limits.
@@ -76,6 +77,17 @@ impl DeviceConfig {
             exchanges_per_hour: 240,
             table: None,
         }
+    }
+}
+
+impl DeviceConfig {
+    /// What the goal does not see, where a candidate changes write-back throttling.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let stack = self.candidates.iter().find(|one| one.wbt_us.is_some())?;
+        let (path, name) = (self.path.display(), &stack.name);
+        (self.policy.goal == Goal::Throughput).then(|| {
+            format!("note: {path}: goal = \"throughput\" does not see how long readers wait beside writes, which is what {name} changes; goal = \"latency\" does")
+        })
     }
 }
 
@@ -202,11 +214,8 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         Some(text) => Goal::parse(text).ok_or_else(|| word("goal", text, Goal::NAMES))?,
         None => default.policy.goal,
     };
-    for name in &file.candidates {
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
-            return Err(format!("candidates: \"{name}\" is not a scheduler name; expected one such as mq-deadline"));
-        }
-    }
+    let candidates = file.candidates.iter().map(|name| Wanted::parse(name).map_err(|e| format!("candidates: {e}")));
+    let candidates = candidates.collect::<Result<_, _>>()?;
     check_bounds(&file.bounds)?;
     for (key, value) in [("latency_model", file.latency_model), ("layout", file.layout)] {
         if value.is_some() {
@@ -240,7 +249,7 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
     };
     Ok(DeviceConfig {
         path: file.path,
-        candidates: file.candidates,
+        candidates,
         tune: file.tune.unwrap_or(true).then_some(file.bounds),
         policy,
         exchanges_per_hour: file.exchanges_per_hour.unwrap_or(default.exchanges_per_hour),
@@ -294,6 +303,16 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_that_does_not_see_what_a_candidate_costs_is_remarked() {
+        let of = |goal: &str, candidate: &str| {
+            let text = format!("[[device]]\npath = 'sda'\ngoal = '{goal}'\ncandidates = ['none', '{candidate}']\n");
+            read(&text).unwrap().devices[0].remark()
+        };
+        assert!(of("throughput", "kyber+wbt=off").unwrap().contains("kyber+wbt=off"));
+        assert_eq!((of("latency", "kyber+wbt=off"), of("throughput", "kyber")), (None, None));
+    }
+
+    #[test]
     fn what_cannot_be_names_key_and_expectation() {
         for (text, said) in [
             ("", "[[device]]"),
@@ -304,6 +323,7 @@ mod tests {
             ("[[device]]\npath = 'a'\nperiod = '1ms'\n", "expected 50 ms"),
             ("[[device]]\npath = 'a'\nperiod = '5'\n", "with a unit"),
             ("[[device]]\npath = 'a'\ncandidates = ['../x']\n", "not a scheduler name"),
+            ("[[device]]\npath = 'a'\ncandidates = ['none+io.max']\n", "compare --on"),
             ("[[device]]\npath = 'a'\nbounds = { 'bfq/slice_idle' = [0, 8] }\n", "bfq/low_latency"),
             ("[[device]]\npath = 'a'\nbounds = { 'mq-deadline/fifo_batch' = [0, 9999] }\n", "within [1, 128]"),
             ("[[device]]\npath = 'a'\ntable = 'missing.json'\n", "missing.json"),

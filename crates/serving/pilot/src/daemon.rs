@@ -13,7 +13,7 @@ use dumbwaiter_linux::service::openmetrics::CONTENT_TYPE;
 use dumbwaiter_linux::service::{HttpServer, Response, systemd};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::config::{LogLevel, PilotConfig};
+use crate::config::{DeviceConfig, LogLevel, PilotConfig};
 use crate::control::{ControlSocket, SharedBoard};
 use crate::decision::{Action, Decision};
 use crate::device::State;
@@ -75,6 +75,7 @@ pub fn run(
         config.devices.iter_mut().for_each(|device| device.policy.by = dumbwaiter_controllers::switching::By::Model);
     }
     check_locks(&config, options)?;
+    config.devices.iter().filter_map(DeviceConfig::remark).for_each(|remark| log(&remark));
     let board = SharedBoard::default();
     let _control = if options.once { None } else { Some(ControlSocket::start(&config.control, board.clone())?) };
     let _http = match config.http.filter(|_| !options.once) {
@@ -88,7 +89,7 @@ pub fn run(
         None => None,
     };
     let begun = clock();
-    let port = |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act);
+    let port = |device: &DeviceConfig| KernelPort::new(&device.path, options.act);
     let mut fleet = Fleet::new(&config, options.act, &host(begun), port)?;
     let mut keeper = Keeper::new(&config.state, begun);
     if !options.once {

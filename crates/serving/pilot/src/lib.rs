@@ -24,6 +24,7 @@ mod table;
 mod tunables;
 
 pub use attached::HostContext;
+pub use candidate::Wanted;
 pub use config::{DEFAULT_CONTROL, DeviceConfig, LogLevel, PilotConfig};
 pub use control::{Question, ask};
 pub use daemon::{RunOptions, RunSummary, run};

@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_controllers::switching::By;
-use dumbwaiter_pilot::{Action, Store};
+use dumbwaiter_pilot::{Action, Store, Wanted};
 
 use crate::fake::{Load, World};
 
@@ -21,6 +21,35 @@ fn trials_find_the_better_scheduler_and_the_end_puts_back_what_was_found() {
     assert_eq!(world.finish(), Vec::<String>::new());
     assert_eq!(world.disk("a").values, found);
     assert_eq!(world.disk("a").journal, None);
+    world.check();
+}
+
+/// The scheduler, and the target of write-back throttling.
+fn in_force(world: &World) -> (String, String) {
+    let disk = world.disk("a");
+    (disk.scheduler().to_owned(), disk.values["wbt_lat_usec"].clone())
+}
+
+#[test]
+fn write_back_throttling_is_a_candidate_where_it_is_named_and_comes_back() {
+    let mut world = World::new(1, &["a"], 1, true, By::Trial);
+    let names = ["mq-deadline", "bfq", "mq-deadline+wbt=off"];
+    world.config.devices[0].candidates = names.iter().map(|name| Wanted::parse(name).unwrap()).collect();
+    world.restart();
+    let found = world.disk("a").values.clone();
+    world.disk("a").wbt_wanted = vec!["0"];
+    world.disk("a").load = Load::WriteBack;
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(in_force(&world), ("mq-deadline".to_owned(), "0".to_owned()));
+    // bfq is compared without it, as it is by default.
+    world.disk("a").load = Load::Streams;
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(in_force(&world), ("bfq".to_owned(), "0".to_owned()));
+    world.disk("a").load = Load::Random;
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(world.disk("a").scheduler(), "mq-deadline");
+    assert_eq!(world.finish(), Vec::<String>::new());
+    assert_eq!(world.disk("a").values, found);
     world.check();
 }
 

@@ -48,6 +48,8 @@ pub(crate) enum Load {
     Random,
     /// Best under `bfq`.
     Streams,
+    /// Buffered writes that write-back throttling holds.
+    WriteBack,
 }
 
 pub(crate) struct Disk {
@@ -83,6 +85,10 @@ pub(crate) struct Disk {
     foreign_seen: bool,
     /// The kernel made another value of one that was written, since then.
     pub(crate) rounded: bool,
+    /// Write-back throttling that was written.
+    wbt_by_hand: Option<String>,
+    /// Targets of write-back throttling that a candidate has.
+    pub(crate) wbt_wanted: Vec<&'static str>,
     /// An administrator sets this scheduler while the journal is flushed before an exchange.
     pub(crate) set_while_noted: Option<&'static str>,
     /// Nothing may be written.
@@ -109,7 +115,8 @@ fn defaults(scheduler: &str) -> Values {
         _ => &[],
     };
     let depth = if scheduler == "none" { "128" } else { "256" };
-    let common = [("scheduler", scheduler), ("nr_requests", depth), ("wbt_lat_usec", "75000")];
+    let wbt = if scheduler == "bfq" { "0" } else { "75000" };
+    let common = [("scheduler", scheduler), ("nr_requests", depth), ("wbt_lat_usec", wbt)];
     common.iter().chain(own).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
@@ -140,6 +147,8 @@ impl Disk {
             foreign: false,
             before_foreign: Values::new(),
             foreign_seen: false,
+            wbt_by_hand: None,
+            wbt_wanted: Vec::new(),
             set_while_noted: None,
             rounded: false,
             read_only: false,
@@ -180,9 +189,16 @@ impl Disk {
             "scheduler" => {
                 if value != self.scheduler() {
                     self.values = defaults(value);
+                    // What was set by hand stays, under bfq too.
+                    self.values.extend(self.wbt_by_hand.iter().map(|us| ("wbt_lat_usec".to_owned(), us.clone())));
                 }
             }
-            _ => _ = self.values.insert(attribute.to_owned(), value.to_owned()),
+            _ => {
+                if attribute == "wbt_lat_usec" {
+                    self.wbt_by_hand = Some(value.to_owned());
+                }
+                self.values.insert(attribute.to_owned(), value.to_owned());
+            }
         }
     }
 
@@ -250,7 +266,9 @@ impl Disk {
             let number = value.parse().is_ok_and(|number| (tunable.bounds.0..=tunable.bounds.1).contains(&number));
             tunable.scheduler == self.values["scheduler"] && attribute == format!("iosched/{}", tunable.name) && number
         });
-        if !as_found && !moved {
+        let of_bfq = self.values["scheduler"] == "bfq" && value == "0";
+        let throttled = attribute == "wbt_lat_usec" && (self.wbt_wanted.contains(&value) || of_bfq);
+        if !as_found && !moved && !throttled {
             wrong("neither as found nor within the bounds");
         }
     }
@@ -262,6 +280,9 @@ impl Disk {
             Load::Idle => 0.0,
             Load::Random => 200.0 * if scheduler == "mq-deadline" { 1.5 } else { 1.0 },
             Load::Streams => 200.0 * if scheduler == "bfq" { 1.6 } else { 1.0 },
+            Load::WriteBack => {
+                200.0 * if scheduler == "mq-deadline" && self.values["wbt_lat_usec"] == "0" { 1.6 } else { 1.0 }
+            }
         }
     }
 
