@@ -187,6 +187,7 @@ impl Settings {
             completion: keys.get("completion", "a list of names")?.unwrap_or_default(),
             queue_depth: keys.get("queue_depth", "a whole number")?,
             nr_requests: keys.get("nr_requests", "a whole number")?,
+            read_ahead_kb: keys.get("read_ahead_kb", "a whole number")?,
             deadline: time("deadline", keys.any("deadline")?)?,
             duration: time("duration", keys.any("duration")?)?,
             warmup: time("warmup", keys.any("warmup")?)?,

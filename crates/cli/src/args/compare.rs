@@ -69,6 +69,9 @@ pub(crate) struct Compare {
     /// Requests that the scheduler may hold
     #[arg(long, value_name = "N")]
     pub(crate) nr_requests: Option<u32>,
+    /// KiB that the page cache reads ahead, in a simulation
+    #[arg(long, value_name = "KIB", conflicts_with = "on")]
+    pub(crate) read_ahead_kb: Option<u32>,
     /// Refuse an I/O whose predicted wait is longer than this, for tasks without a deadline in the scenario
     #[arg(long, value_name = "TIME")]
     pub(crate) deadline: Option<String>,

@@ -210,7 +210,7 @@ impl Scenario {
     }
 
     /// Is there I/O that write-back throttling counts: write-back, or discards?
-    fn is_throttled(&self) -> bool {
+    pub fn is_throttled(&self) -> bool {
         let is_counted = |work: &Work| match work {
             Work::Job(job) if job.direct => matches!(job.rw.mix, Mix::Trim | Mix::TrimWrite),
             Work::Job(job) => job.rw.mix != Mix::Read,
@@ -218,6 +218,16 @@ impl Scenario {
             Work::Trace(_) | Work::Fio(_) => false,
         };
         self.tasks().any(|(_, task)| is_counted(&task.work))
+    }
+
+    /// Are there reads that go through the page cache, so that read-ahead counts?
+    pub fn reads_through_cache(&self) -> bool {
+        let reads = |work: &Work| match work {
+            Work::Job(job) => !job.direct && matches!(job.rw.mix, Mix::Read | Mix::ReadWrite),
+            Work::App(app) => app.is_buffered(),
+            Work::Trace(_) | Work::Fio(_) => false,
+        };
+        self.tasks().any(|(_, task)| reads(&task.work))
     }
 }
 

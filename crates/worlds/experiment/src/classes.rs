@@ -16,6 +16,12 @@ pub fn models_of(class: &str) -> Option<&'static [&'static str]> {
     CLASSES.iter().find(|(name, ..)| *name == class).map(|(_, _, models)| *models)
 }
 
+/// Another model of the class that a model of a class is of; `None` of others, which may be a kind of their own.
+pub(crate) fn another_of_class(device: &str) -> Option<&'static str> {
+    let (.., models) = CLASSES.iter().find(|(.., models)| models.contains(&device))?;
+    models.iter().copied().find(|other| *other != device)
+}
+
 /// Replaces the names of classes by their models, and returns which they were.
 pub(crate) fn expand(devices: &mut Vec<String>) -> BTreeMap<String, Vec<String>> {
     let mut classes = BTreeMap::new();

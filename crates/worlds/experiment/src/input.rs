@@ -101,6 +101,8 @@ pub struct Overrides {
     pub queue_depth: Option<u32>,
     /// Requests that the scheduler may hold.
     pub nr_requests: Option<u32>,
+    /// KiB that the page cache reads ahead.
+    pub read_ahead_kb: Option<u32>,
     /// The deadline of tasks whose scenario gives none.
     pub deadline: Option<Nanos>,
     /// Measured time.
@@ -467,6 +469,7 @@ impl Overrides {
         }
         scenario.queue_depth = self.queue_depth.or(scenario.queue_depth);
         scenario.nr_requests = self.nr_requests.or(scenario.nr_requests);
+        scenario.host.read_ahead_kb = self.read_ahead_kb.or(scenario.host.read_ahead_kb);
         for tenant in &mut scenario.tenants {
             tenant.deadline = tenant.deadline.or(self.deadline);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dumbwaiter_scenario::SchedulerSpec;
+use dumbwaiter_scenario::{IoCostSettings, SchedulerSpec, WbtTarget};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::Rng;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,12 @@ pub enum Setting {
     NrRequests,
     /// Commands that the drive holds at once.
     QueueDepth,
+    /// KiB that the kernel reads ahead.
+    ReadAheadKb,
+    /// Target of write-back throttling, µs; 0 is off.
+    WbtUs,
+    /// io.cost, with the model that the kernel takes for such a drive; 1 is on.
+    IoCost,
 }
 
 /// A setting and the values to try beside its default, ascending.
@@ -48,18 +54,23 @@ pub struct Candidate {
     /// Commands that the drive holds at once; `None`: not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<u32>,
+    /// KiB that the kernel reads ahead; `None`: not changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead_kb: Option<u32>,
 }
 
 impl Candidate {
     /// A scheduler as it is given.
     pub fn of(scheduler: SchedulerSpec) -> Candidate {
-        Candidate { scheduler, nr_requests: None, queue_depth: None }
+        Candidate { scheduler, nr_requests: None, queue_depth: None, read_ahead_kb: None }
     }
 
     /// Settings that are not the defaults.
     pub(crate) fn settings(&self) -> usize {
-        let limits = [self.nr_requests, self.queue_depth];
-        self.scheduler.tunables.len() + limits.iter().flatten().count()
+        let limits = [self.nr_requests, self.queue_depth, self.read_ahead_kb];
+        let controls = &self.scheduler.controls;
+        let before = usize::from(controls.wbt.is_some()) + usize::from(controls.io_cost.is_some());
+        self.scheduler.tunables.len() + limits.iter().flatten().count() + before
     }
 
     fn set(&mut self, setting: &Setting, value: i128) {
@@ -67,6 +78,15 @@ impl Candidate {
             Setting::Tunable(name) => _ = self.scheduler.tunables.insert(name.clone(), value.to_string()),
             Setting::NrRequests => self.nr_requests = u32::try_from(value).ok(),
             Setting::QueueDepth => self.queue_depth = u32::try_from(value).ok(),
+            Setting::ReadAheadKb => self.read_ahead_kb = u32::try_from(value).ok(),
+            Setting::WbtUs => {
+                let target = u64::try_from(value).ok().filter(|us| *us > 0);
+                self.scheduler.controls.wbt = Some(target.map_or(WbtTarget::Off, WbtTarget::Us));
+            }
+            Setting::IoCost => {
+                let on = IoCostSettings { enabled: value > 0, ..IoCostSettings::default() };
+                self.scheduler.controls.io_cost = Some(on);
+            }
         }
     }
 
@@ -80,6 +100,10 @@ impl Candidate {
             }
             joined.nr_requests = self.nr_requests.or(other.nr_requests);
             joined.queue_depth = self.queue_depth.or(other.queue_depth);
+            joined.read_ahead_kb = self.read_ahead_kb.or(other.read_ahead_kb);
+            let (own, others) = (&mut joined.scheduler.controls, &other.scheduler.controls);
+            own.wbt = own.wbt.or(others.wbt);
+            own.io_cost = own.io_cost.or(others.io_cost);
             joined
         })
     }
@@ -89,7 +113,8 @@ impl Candidate {
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.scheduler)?;
-        for (name, value) in [("nr_requests", self.nr_requests), ("queue_depth", self.queue_depth)] {
+        let limits = [("nr_requests", self.nr_requests), ("queue_depth", self.queue_depth)];
+        for (name, value) in limits.into_iter().chain([("read_ahead_kb", self.read_ahead_kb)]) {
             if let Some(value) = value {
                 write!(f, " {name}={value}")?;
             }

@@ -70,24 +70,30 @@ impl TunePlan {
         TunePlan::of(CANDIDATES + CANDIDATES_MORE * schedulers.saturating_sub(1), load)
     }
 
-    /// The largest plan whose runs together are no longer than `budget_ns`.
+    /// The largest plan whose runs together are no longer than `budget_ns`, where the claim is made on this many drives.
     ///
     /// # Errors
     /// The time of the smallest plan, in nanoseconds, where that is longer.
-    pub fn within(budget_ns: u64, run: RunTime, schedulers: usize, load: LoadKind) -> Result<TunePlan, u64> {
-        let cost = |n: usize| TunePlan::of(n, load).cost_ns(run, schedulers);
+    pub fn within(
+        budget_ns: u64,
+        run: RunTime,
+        schedulers: usize,
+        load: LoadKind,
+        drives: u64,
+    ) -> Result<TunePlan, u64> {
+        let cost = |n: usize| TunePlan::of(n, load).cost_ns(run, schedulers, drives);
         let fits = (CANDIDATES_MIN..=CANDIDATES_MAX).rev().find(|n| cost(*n) <= budget_ns);
         fits.map(|n| TunePlan::of(n, load)).ok_or_else(|| cost(CANDIDATES_MIN))
     }
 
     /// The time of all runs together. The defaults of each scheduler run in each round.
-    fn cost_ns(&self, run: RunTime, schedulers: usize) -> u64 {
+    fn cost_ns(&self, run: RunTime, schedulers: usize, drives: u64) -> u64 {
         let each = |percent: u32| run.fixed_ns.saturating_add(run.measured_ns.saturating_mul(u64::from(percent)) / 100);
         let rung = |rung: &Rung| {
             let runs = (rung.candidates + schedulers) as u64 * u64::from(rung.replicates);
             each(rung.length_percent).saturating_mul(runs)
         };
-        let held_out = each(100).saturating_mul(2 * u64::from(self.held_out));
+        let held_out = each(100).saturating_mul(2 * drives * u64::from(self.held_out));
         self.rungs.iter().map(rung).fold(held_out, u64::saturating_add)
     }
 }
@@ -99,17 +105,17 @@ mod tests {
     #[test]
     fn a_budget_bounds_the_runs_and_one_too_small_says_what_is_needed() {
         let run = RunTime { fixed_ns: 0, measured_ns: 1000 };
-        let plan = TunePlan::within(1_000_000, run, 2, LoadKind::default()).unwrap();
-        assert!(plan.cost_ns(run, 2) <= 1_000_000, "{plan:?}");
+        let plan = TunePlan::within(1_000_000, run, 2, LoadKind::default(), 1).unwrap();
+        assert!(plan.cost_ns(run, 2, 1) <= 1_000_000, "{plan:?}");
         assert!(plan.rungs[0].candidates > CANDIDATES, "{plan:?}");
-        let needed = TunePlan::within(100, run, 2, LoadKind::default()).unwrap_err();
-        assert!(TunePlan::within(needed, run, 2, LoadKind::default()).is_ok());
+        let needed = TunePlan::within(100, run, 2, LoadKind::default(), 1).unwrap_err();
+        assert!(TunePlan::within(needed, run, 2, LoadKind::default(), 1).is_ok());
     }
 
     #[test]
     fn a_budget_counts_the_warm_up_of_short_runs_in_full() {
         let run = RunTime { fixed_ns: 500, measured_ns: 500 };
-        let plan = TunePlan::within(300_000, run, 1, LoadKind::default()).unwrap();
+        let plan = TunePlan::within(300_000, run, 1, LoadKind::default(), 1).unwrap();
         let time = |rung: &Rung| {
             (rung.candidates as u64 + 1) * u64::from(rung.replicates) * (500 + 5 * u64::from(rung.length_percent))
         };
@@ -120,7 +126,7 @@ mod tests {
     #[test]
     fn a_recorded_load_spends_its_budget_on_candidates_instead_of_repeats() {
         let run = RunTime { fixed_ns: 0, measured_ns: 1000 };
-        let of = |repeats| TunePlan::within(200_000, run, 1, LoadKind { whole_runs: true, repeats }).unwrap();
+        let of = |repeats| TunePlan::within(200_000, run, 1, LoadKind { whole_runs: true, repeats }, 1).unwrap();
         let (recorded, other) = (of(true), of(false));
         assert!(recorded.rungs.iter().all(|rung| (rung.replicates, rung.length_percent) == (1, 100)), "{recorded:?}");
         assert_eq!(recorded.held_out, 1);

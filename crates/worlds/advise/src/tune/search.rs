@@ -49,6 +49,8 @@ pub struct Search {
     /// The one of them that is set, with which all are compared.
     incumbent: usize,
     rate: Option<f64>,
+    /// A gain is tried on another drive too.
+    elsewhere: bool,
     /// The candidates of each round that has begun, in the order of the round before.
     rounds: Vec<Vec<usize>>,
     /// By round, candidate and replicate. The scheduler of each is named as its candidate.
@@ -73,6 +75,8 @@ pub struct Choice {
     pub gain: Option<Worth>,
     /// What gets worse in the held-out runs.
     pub losses: Vec<Losing>,
+    /// What it is worth on another drive of the class; `None` where it was not tried.
+    pub elsewhere: Option<Worth>,
     /// The last round that was finished, ranked; `None` before the first.
     pub ranking: Option<Ranking>,
 }
@@ -122,6 +126,7 @@ impl Search {
             defaults,
             incumbent: 0,
             rate: None,
+            elsewhere: false,
             rounds: vec![first],
             results: BTreeMap::new(),
             over: false,
@@ -131,6 +136,16 @@ impl Search {
     /// The search at another exchange rate than the goal's.
     pub fn with_rate(self, rate: Option<f64>) -> Search {
         Search { rate, ..self }
+    }
+
+    /// The search with one round more: what it would recommend runs again on another drive, see [`Search::is_elsewhere`].
+    pub fn with_another_drive(self) -> Search {
+        Search { elsewhere: true, ..self }
+    }
+
+    /// Whether a trial is one for another drive of the class.
+    pub fn is_elsewhere(&self, trial: &Trial) -> bool {
+        trial.round > self.plan.rungs.len()
     }
 
     /// A candidate by its number.
@@ -151,7 +166,8 @@ impl Search {
     /// Runs that the whole search makes, at most.
     pub fn planned(&self) -> usize {
         let rung = |rung: &super::plan::Rung| (rung.candidates + self.defaults) * rung.replicates as usize;
-        self.plan.rungs.iter().map(rung).sum::<usize>() + 2 * self.plan.held_out as usize
+        let claims = if self.elsewhere { 2 } else { 1 };
+        self.plan.rungs.iter().map(rung).sum::<usize>() + claims * 2 * self.plan.held_out as usize
     }
 
     /// The runs to make next, in any order and at the same time; none when the search is over.
@@ -194,7 +210,9 @@ impl Search {
     fn next_round(&mut self) -> Option<Vec<usize>> {
         let round = self.rounds.len() - 1;
         if round >= self.plan.rungs.len() {
-            return None;
+            let confirmed = round == self.plan.rungs.len() && self.elsewhere;
+            let better = confirmed && self.choice().is_some_and(|choice| choice.outcome == Outcome::Better);
+            return better.then(|| self.rounds[round].clone());
         }
         let Some(rung) = self.plan.rungs.get(round + 1).copied() else {
             let (defaults, best) = self.leaders(round)?;
@@ -290,10 +308,12 @@ impl Search {
     fn claims(&self, round: usize, candidate: usize, ranking: &Ranking) -> (Claim, Vec<Claim>) {
         let (a, b) = (self.runs_of(round, self.incumbent), self.runs_of(round, candidate));
         let of = |metric: Metric| Claim::of(metric, &ranking.focus, &a, &b);
-        let (first, rate) = (of(ranking.metric), of(Metric::MbPerS));
-        let brings = |claim: &Claim, metric: Metric| claim.better_by(metric) > 0.0;
-        let by_rate = !brings(&first, ranking.metric) && brings(&rate, Metric::MbPerS);
-        let main = if by_rate { Metric::MbPerS } else { ranking.metric };
+        // The figure that ranks; where that is no more than chance, the mean latency or the throughput if it is more.
+        let figures = [ranking.metric, Metric::FocusMean, Metric::MbPerS];
+        let better = |metric: &Metric| of(*metric).better_by(*metric) > 0.0;
+        let sure = |metric: &Metric| better(metric) && of(*metric).p.is_none_or(|p| p <= SIGNIFICANCE);
+        let found = figures.iter().copied().find(sure).or_else(|| figures.iter().copied().find(better));
+        let main = found.unwrap_or(ranking.metric);
         let others = [
             Metric::StartUp,
             Metric::DroppedFrames,
@@ -304,7 +324,7 @@ impl Search {
         ];
         let others = others.into_iter().filter(|metric| *metric != main);
         let others = others.map(of).filter(|claim| !claim.held_out.is_empty()).collect();
-        (if by_rate { rate } else { first }, others)
+        (of(main), others)
     }
 
     /// The result. A search that ended early gives the best so far.
@@ -323,6 +343,7 @@ impl Search {
             others: Vec::new(),
             gain: None,
             losses: Vec::new(),
+            elsewhere: None,
             ranking,
         };
         if best == defaults {
@@ -345,9 +366,21 @@ impl Search {
             let better = choice.gain.is_some_and(|of| of.gain >= USEFUL_GAIN && of.at_least > 0.0);
             choice.outcome = if better { Outcome::Better } else { Outcome::DefaultsAsGood };
             choice.others = others;
+            choice.elsewhere = self.worth_elsewhere(defaults, best);
         }
         choice.claim = Some(claim);
         Some(choice)
+    }
+
+    /// What the best candidate is worth on another drive, once all of its runs there are made.
+    fn worth_elsewhere(&self, defaults: usize, best: usize) -> Option<Worth> {
+        let round = self.plan.rungs.len() + 1;
+        if self.rounds.len() <= round || !self.is_complete(round) {
+            return None;
+        }
+        let ranking = self.ranking(round, &[defaults, best], ONE_OF_THREE * SIGNIFICANCE)?;
+        let name = self.candidates[best].to_string();
+        ranking.rows.iter().find(|row| row.scheduler == name)?.worth
     }
 
     /// The exchange rates of the search.

@@ -204,6 +204,7 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
         place: crate::TargetDrive::simulated(crate::DriveKind::SataSsd),
         offered: &["x".to_owned()],
         previous_queue_depth: Some(31),
+        another: None,
     };
     let found = tuned(&at, &choice, 10, 100, None, &crate::Rates::of(crate::Goal::Balanced));
     let rule = "ATTR{queue/scheduler}=\"x\", ATTR{queue/iosched/a}=\"3\", ATTR{queue/nr_requests}=\"64\", ATTR{device/queue_depth}=\"8\"";
@@ -217,6 +218,85 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
     let elsewhere =
         tuned(&Applied { offered: &[], ..at }, &choice, 10, 100, None, &crate::Rates::of(crate::Goal::Balanced));
     assert!(elsewhere.apply.is_empty() && elsewhere.sentence.contains("kernel has no x"), "{}", elsewhere.sentence);
+}
+
+/// A search that goes on to another drive, on which `a=3` changes the p99 by `a_there`.
+fn elsewhere(a_there: f64) -> TunedDevice {
+    let template = template(1200);
+    let plan = TunePlan::of(24, LoadKind::default());
+    let mut search = Search::new(&spaces(), None, plan, Goal::Balanced, 1).with_another_drive();
+    let (here, mut ran_there) = (Nature { a: -0.4, b: 0.0, scatter: 0.01, seed: 3 }, 0);
+    loop {
+        let trials = search.next_trials();
+        if trials.is_empty() {
+            break;
+        }
+        for trial in trials {
+            let there = search.is_elsewhere(&trial);
+            ran_there += usize::from(there);
+            let nature = if there { Nature { a: a_there, ..here } } else { here };
+            let run = nature.run(&template, search.candidate(trial.candidate), &trial);
+            search.record(&trial, run);
+        }
+    }
+    assert_eq!(ran_there, 20, "the best and what is set, ten seeds");
+    assert!(search.runs() <= search.planned());
+    let at = Applied {
+        device: "hdd:one",
+        place: crate::TargetDrive::simulated(crate::DriveKind::HardDisk),
+        offered: &["x".to_owned()],
+        previous_queue_depth: None,
+        another: Some("hdd:other"),
+    };
+    tuned(&at, &search.choice().unwrap(), 10, 100, None, &crate::Rates::of(Goal::Balanced))
+}
+
+#[test]
+fn a_recommendation_says_what_another_drive_of_the_class_shows() {
+    let of = |found: &TunedDevice| found.another_drive.as_ref().unwrap().outcome;
+    let (same, other, none) = (elsewhere(-0.4), elsewhere(0.5), elsewhere(0.0));
+    assert_eq!((of(&same), of(&other), of(&none)), (Elsewhere::Better, Elsewhere::Worse, Elsewhere::Open));
+    assert!(same.sentence.contains(" On hdd:other, another drive of its class, it is worth "), "{}", same.sentence);
+    let first = "It depends on the drive: on hdd:other, of the same class, this loses what ";
+    assert!(
+        other.sentence.starts_with(first) && other.sentence.contains("On this one: set x:a=3"),
+        "{}",
+        other.sentence
+    );
+    assert!(none.sentence.ends_with("On hdd:other, another drive of its class, that is not confirmed."));
+    assert!(!other.keep && !other.apply.is_empty(), "it holds on this one");
+}
+
+#[test]
+fn what_stands_before_a_scheduler_is_set_and_joined_like_its_settings() {
+    let range = |setting: Setting, value: i128| Range { setting, values: vec![value] };
+    let ranges = vec![range(Setting::WbtUs, 0), range(Setting::IoCost, 1), range(Setting::ReadAheadKb, 512)];
+    let spaces = [Space { scheduler: SchedulerSpec::named("x"), ranges }];
+    let search = Search::new(&spaces, None, TunePlan::of(3, LoadKind::default()), Goal::Balanced, 1);
+    let mut names: Vec<String> = (0..search.candidates()).map(|i| search.candidate(i).to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["x", "x read_ahead_kb=512", "x+io.cost", "x+wbt=off"]);
+    let by_name = |name: &str| (0..4).map(|i| search.candidate(i)).find(|one| one.to_string() == name).unwrap();
+    let both = by_name("x+wbt=off").joined(by_name("x+io.cost")).unwrap();
+    assert_eq!((both.to_string().as_str(), both.settings()), ("x+wbt=off+io.cost", 2));
+    let at = Applied {
+        device: "hdd:one",
+        place: crate::TargetDrive::simulated(crate::DriveKind::HardDisk),
+        offered: &["x".to_owned()],
+        previous_queue_depth: None,
+        another: None,
+    };
+    let nature = Nature { a: -0.4, b: 0.0, scatter: 0.01, seed: 3 };
+    let mut choice = searched(nature, 1, usize::MAX, false).0.choice().unwrap();
+    choice.best = Candidate { read_ahead_kb: Some(512), ..both };
+    let found = tuned(&at, &choice, 10, 100, None, &crate::Rates::of(Goal::Balanced));
+    let set = |what: &str| found.apply.iter().any(|command| command.contains(what));
+    assert!(
+        set("echo 512 | sudo tee /sys/block/sdX/queue/read_ahead_kb")
+            && set("queue/wbt_lat_usec")
+            && set("io.cost.qos")
+    );
+    assert!(found.undo.iter().any(|command| command == "echo 128 | sudo tee /sys/block/sdX/queue/read_ahead_kb"));
 }
 
 #[test]
@@ -287,6 +367,7 @@ fn a_gain_in_latency_that_costs_most_of_the_throughput_is_rejected_or_says_so() 
         place: crate::TargetDrive::simulated(crate::DriveKind::HardDisk),
         offered: &["x".to_owned()],
         previous_queue_depth: None,
+        another: None,
     };
     let told = tuned(&at, &choice, 10, 100, None, &crate::Rates::of(Goal::Latency));
     assert!(

@@ -9,9 +9,10 @@ use super::candidate::Candidate;
 use super::claim::Claim;
 use super::search::{Choice, Outcome};
 use super::words;
-use crate::answer::{Losing, Rates};
+use crate::answer::{Losing, Rates, USEFUL_GAIN};
 use crate::apply::{Attribute, Commands, TargetDrive, commands_with};
 use crate::metric::Metric;
+use crate::row::Worth;
 
 /// Version of the JSON format.
 pub const TUNE_SCHEMA: u64 = 1;
@@ -58,6 +59,8 @@ pub struct TunedDevice {
     pub nr_requests: Option<u32>,
     /// Commands that the drive holds at once; `null`: not changed.
     pub queue_depth: Option<u32>,
+    /// KiB that the kernel reads ahead; `null`: not changed.
+    pub read_ahead_kb: Option<u32>,
     /// What is set, with which the claim compares.
     pub defaults: String,
     /// The best candidate, whether it is recommended or not.
@@ -75,6 +78,8 @@ pub struct TunedDevice {
     pub gain: Option<TunedGain>,
     /// What gets worse by over 5 %, and not by chance.
     pub losses: Vec<Losing>,
+    /// What it is worth on another drive of the class; `null` where it was not tried.
+    pub another_drive: Option<AnotherDrive>,
     /// What half the latency is worth, in words.
     pub rate: String,
     /// Commands that set it now and at every boot, for a user with sudo; empty where nothing is to be changed.
@@ -106,6 +111,45 @@ pub struct TunedGain {
     pub throughput_change: Option<f64>,
 }
 
+/// The recommendation on another drive of the class.
+#[derive(Clone, Debug, Serialize)]
+pub struct AnotherDrive {
+    /// Name of the device.
+    pub device: String,
+    /// Whether it is better there too.
+    pub outcome: Elsewhere,
+    /// As much as a latency that is lower by this fraction; below 0 for a loss.
+    pub worth: f64,
+    /// At least, with 95 % confidence.
+    pub at_least: f64,
+    /// At most.
+    pub at_most: f64,
+}
+
+/// How a recommendation does on another drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Elsewhere {
+    /// Better by a useful amount.
+    Better,
+    /// Worse by a useful amount.
+    Worse,
+    /// Neither is shown.
+    Open,
+}
+
+impl AnotherDrive {
+    fn of(device: &str, worth: Worth) -> AnotherDrive {
+        let outcome = match worth {
+            Worth { gain, at_least, .. } if gain >= USEFUL_GAIN && at_least > 0.0 => Elsewhere::Better,
+            Worth { gain, at_most, .. } if gain <= -USEFUL_GAIN && at_most < 0.0 => Elsewhere::Worse,
+            _ => Elsewhere::Open,
+        };
+        let (at_least, at_most) = (lower(worth.at_least), lower(worth.at_most));
+        AnotherDrive { device: device.to_owned(), outcome, worth: lower(worth.gain), at_least, at_most }
+    }
+}
+
 /// A candidate of the last round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tried {
@@ -129,6 +173,8 @@ pub struct Applied<'a> {
     pub offered: &'a [String],
     /// The depth to go back to, where it is known.
     pub previous_queue_depth: Option<u32>,
+    /// Another drive of the class, on which the recommendation was tried.
+    pub another: Option<&'a str>,
 }
 
 /// The result of a search, in words and with commands. `ended_early` says why it ended before its time.
@@ -154,7 +200,11 @@ pub fn tuned(
             mb_per_s: finite(row.mean(Metric::MbPerS)),
         })
     });
+    let another = at.another.zip(choice.elsewhere).map(|(device, worth)| AnotherDrive::of(device, worth));
     let mut sentence = words::sentence(choice, candidates, ended_early, rates);
+    if let Some(another) = another.as_ref().filter(|_| better) {
+        sentence = words::with_another(&sentence, another);
+    }
     if better && !settable {
         sentence += &format!(" A current kernel has no {}; `dumbwaiter serve` does.", recommended.scheduler.name);
     }
@@ -167,6 +217,7 @@ pub fn tuned(
         settings: recommended.scheduler.tunables.clone(),
         nr_requests: recommended.nr_requests,
         queue_depth: recommended.queue_depth,
+        read_ahead_kb: recommended.read_ahead_kb,
         defaults: choice.defaults.to_string(),
         best: choice.best.clone(),
         decided_by: metric.unwrap_or_default(),
@@ -175,6 +226,7 @@ pub fn tuned(
         others: choice.others.clone(),
         gain: gain(choice),
         losses: choice.losses.clone(),
+        another_drive: another.filter(|_| better),
         rate: rates.words(),
         apply: commands.apply,
         undo: commands.undo,
@@ -186,6 +238,9 @@ pub fn tuned(
     }
 }
 
+/// What Linux reads ahead by itself.
+const READ_AHEAD_KB: u32 = 128;
+
 fn apply(at: &Applied<'_>, set: &Candidate) -> Commands {
     let mut attributes = Vec::new();
     if let Some(value) = set.nr_requests {
@@ -196,11 +251,13 @@ fn apply(at: &Applied<'_>, set: &Candidate) -> Commands {
         let previous = at.previous_queue_depth.map(|depth| depth.to_string());
         attributes.push(Attribute { path: "device/queue_depth", value, previous });
     }
+    if let Some(value) = set.read_ahead_kb {
+        attributes.push(Attribute { path: "queue/read_ahead_kb", value, previous: Some(READ_AHEAD_KB.to_string()) });
+    }
     commands_with(&at.place, &set.scheduler, &attributes)
 }
 
 fn gain(choice: &Choice) -> Option<TunedGain> {
-    let lower = |gain: f64| crate::answer::rounded(-libm::expm1(-gain));
     let found = choice.gain?;
     let of = |metric: Metric| {
         let all = choice.claim.iter().chain(&choice.others);
@@ -213,6 +270,11 @@ fn gain(choice: &Choice) -> Option<TunedGain> {
         latency_change,
         throughput_change: of(Metric::MbPerS),
     })
+}
+
+/// A gain as the fraction by which a latency would be lower.
+fn lower(gain: f64) -> f64 {
+    crate::answer::rounded(-libm::expm1(-gain))
 }
 
 fn no_commands() -> Commands {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::candidate::Candidate;
 use super::claim::Claim;
 use super::search::{Choice, Outcome};
+use super::tuned::{AnotherDrive, Elsewhere};
 use crate::answer::Rates;
 use crate::focus::Focus;
 use crate::metric::{Metric, Unit};
@@ -85,6 +86,28 @@ pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>,
             )
         }
     }
+}
+
+/// The sentence with what another drive of the class shows; where it is a loss there, that comes first.
+pub(super) fn with_another(sentence: &str, another: &AnotherDrive) -> String {
+    let AnotherDrive { device, worth, at_least, .. } = another;
+    match another.outcome {
+        Elsewhere::Better => format!(
+            "{sentence} On {device}, another drive of its class, it is worth {} lower latency too (at least {}).",
+            with_article(&percent(*worth)),
+            percent_down(*at_least)
+        ),
+        Elsewhere::Worse => format!(
+            "It depends on the drive: on {device}, of the same class, this loses what {} higher latency is worth. On this one: {}",
+            with_article(&percent(worth.abs())),
+            uncapitalised(sentence)
+        ),
+        Elsewhere::Open => format!("{sentence} On {device}, another drive of its class, that is not confirmed."),
+    }
+}
+
+fn uncapitalised(text: &str) -> String {
+    text.get(..1).map_or(String::new(), |first| first.to_lowercase() + &text[1..])
 }
 
 fn capitalise(text: &mut String) {

@@ -12,11 +12,15 @@ use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec, Work};
 
 use super::TuneOptions;
-use super::space::{schedulers, space};
+use super::space::{Settable, schedulers, space};
 use super::trial::RemoteTrial;
+use crate::classes::another_of_class;
 use crate::models::models;
 use crate::plan::OVERHEAD;
 use crate::{About, Cell, Failure, Stack};
+
+/// Length of a run in percent, and what a candidate sets of the queue and the host.
+type Length = (u32, Option<u32>, Option<u32>, Option<u32>);
 
 /// The search on one device.
 pub(super) struct DeviceSearch {
@@ -25,10 +29,12 @@ pub(super) struct DeviceSearch {
     stack: Stack,
     pub(super) search: Search,
     /// Loads by length and limits of the queue.
-    loads: BTreeMap<(u32, Option<u32>, Option<u32>), Arc<Prepared>>,
+    loads: BTreeMap<Length, Arc<Prepared>>,
     place: TargetDrive,
     offered: Vec<String>,
     depth: Option<u32>,
+    /// Another drive of the class, on which a recommendation is tried.
+    another: Option<&'static str>,
 }
 
 /// Whether a shorter run would be another load: applications start, tasks come and go, or everything runs to its end.
@@ -83,7 +89,11 @@ impl DeviceSearch {
         let model = if about.real { None } else { dumbwaiter_devices::load(device).ok() };
         // Of NVMe drives the depth cannot be set.
         let depth = model.filter(|_| place.disk.starts_with("sd")).map(|model| model.facts().depth);
-        let spaces: Vec<Space> = schedulers.iter().map(|spec| space(spec, scenario, depth)).collect();
+        let stack = about.stacks.first().copied().unwrap_or(Stack::Simulated);
+        let controllers = !about.real || stack == Stack::Kernel;
+        let settable = Settable { sata_depth: depth, controllers, read_ahead: !about.real };
+        let spaces: Vec<Space> = schedulers.iter().map(|spec| space(spec, scenario, settable)).collect();
+        let another = if about.real { None } else { another_of_class(device) };
         let incumbent = incumbent(options, about.real, &place, &schedulers);
         let kind = LoadKind { whole_runs: needs_whole_runs(scenario), repeats: load.is_recorded() && !about.real };
         let plan = match budget {
@@ -95,7 +105,7 @@ impl DeviceSearch {
                 let fixed = if scenario.duration.is_some() { scenario.warmup } else { Nanos::ZERO };
                 let start = if about.real { OVERHEAD } else { Nanos::ZERO };
                 let run = RunTime { fixed_ns: (fixed + start).0, measured_ns: each.0 - fixed.0 };
-                TunePlan::within(budget.0, run, spaces.len(), kind).map_err(|needed| {
+                TunePlan::within(budget.0, run, spaces.len(), kind, 1 + u64::from(another.is_some())).map_err(|needed| {
                     let needed = Nanos(needed);
                     Failure::refused(format!(
                         "the smallest search covers {needed} of runs, and the budget for {device} is {budget}; expected a longer --budget, or with --on a longer --for"
@@ -103,11 +113,16 @@ impl DeviceSearch {
                 })?
             }
         };
+        let search = Search::new(&spaces, incumbent, plan, goal, scenario.seed).with_rate(options.rate);
         Ok(DeviceSearch {
             device: device.to_owned(),
             load: Arc::clone(load),
-            stack: about.stacks.first().copied().unwrap_or(Stack::Simulated),
-            search: Search::new(&spaces, incumbent, plan, goal, scenario.seed).with_rate(options.rate),
+            stack,
+            search: match another {
+                Some(_) => search.with_another_drive(),
+                None => search,
+            },
+            another,
             loads: BTreeMap::new(),
             place,
             offered,
@@ -125,14 +140,15 @@ impl DeviceSearch {
         }
         scenario.nr_requests = candidate.nr_requests.or(scenario.nr_requests);
         scenario.queue_depth = candidate.queue_depth.or(scenario.queue_depth);
+        scenario.host.read_ahead_kb = candidate.read_ahead_kb.or(scenario.host.read_ahead_kb);
         scenario
     }
 
     /// The cell of a trial, for a world of this process.
     pub(super) fn cell(&mut self, trial: &Trial) -> Cell {
         let candidate = self.search.candidate(trial.candidate).clone();
-        let Candidate { scheduler, nr_requests, queue_depth } = candidate;
-        let key = (trial.length_percent, nr_requests, queue_depth);
+        let Candidate { scheduler, nr_requests, queue_depth, read_ahead_kb } = candidate;
+        let key = (trial.length_percent, nr_requests, queue_depth, read_ahead_kb);
         let load = match self.loads.get(&key) {
             Some(load) => Arc::clone(load),
             None => {
@@ -142,7 +158,11 @@ impl DeviceSearch {
             }
         };
         let completion = self.load.scenario().completion.first().copied().unwrap_or_default();
-        Cell { completion, replicate: trial.replicate, ..Cell::of(&load, &self.device, self.stack, scheduler) }
+        Cell { completion, replicate: trial.replicate, ..Cell::of(&load, self.device_of(trial), self.stack, scheduler) }
+    }
+
+    fn device_of(&self, trial: &Trial) -> &str {
+        self.another.filter(|_| self.search.is_elsewhere(trial)).unwrap_or(&self.device)
     }
 
     /// The trial as text, for [`super::run_trial`] in another process. Traces and device files must be there too.
@@ -152,7 +172,7 @@ impl DeviceSearch {
     pub(super) fn remote(&self, trial: &Trial) -> Result<String, Failure> {
         let remote = RemoteTrial {
             scenario: serde_json::to_value(self.scenario(trial)).map_err(Failure::refused)?,
-            device: self.device.clone(),
+            device: self.device_of(trial).to_owned(),
             scheduler: self.search.candidate(trial.candidate).scheduler.clone(),
             replicate: trial.replicate,
         };
@@ -166,6 +186,7 @@ impl DeviceSearch {
             place: self.place.clone(),
             offered: &self.offered,
             previous_queue_depth: self.depth,
+            another: self.another,
         };
         let choice = self.search.choice()?;
         let rates = self.search.rates();

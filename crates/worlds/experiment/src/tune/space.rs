@@ -12,6 +12,13 @@ const NR_REQUESTS: &[i128] = &[16, 32, 128, 256, 512];
 /// The depth of a SATA drive at these.
 const QUEUE_DEPTHS: &[i128] = &[1, 2, 4, 8, 16];
 
+/// Write-back throttling is searched at these targets, µs; 0 is off.
+const WBT_US: &[i128] = &[0, 1_000, 5_000, 20_000, 75_000];
+/// The scheduler under which the kernel has none.
+const WITHOUT_WBT: &str = "bfq";
+/// Read-ahead is searched at these values beside the kernel's 128 KiB.
+const READ_AHEAD_KB: &[i128] = &[32, 512, 2048];
+
 /// The schedulers of a search.
 pub(super) fn schedulers(
     options: &TuneOptions,
@@ -42,8 +49,20 @@ pub(super) fn schedulers(
     Ok(different)
 }
 
-/// The search space of a scheduler: its settings that matter, and limits of the queue that can be set.
-pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, sata_depth: Option<u32>) -> Space {
+/// What can be set beside the scheduler.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Settable {
+    /// Depth of a SATA drive.
+    pub(super) sata_depth: Option<u32>,
+    /// Write-back throttling and io.cost.
+    pub(super) controllers: bool,
+    /// Read-ahead.
+    pub(super) read_ahead: bool,
+}
+
+/// The search space of a scheduler: its settings that matter, limits of the queue that can be set, and what stands before it where
+/// the load passes it.
+pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, settable: Settable) -> Space {
     let searched = find(&spec.name).map_or(&[][..], |entry| entry.searched());
     let free = searched.iter().filter(|s| !spec.tunables.contains_key(s.name));
     let mut ranges: Vec<Range> =
@@ -52,9 +71,28 @@ pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, sata_depth: Optio
     if spec.name != "none" && scenario.nr_requests.is_none() {
         ranges.push(Range { setting: Setting::NrRequests, values: NR_REQUESTS.to_vec() });
     }
-    if let Some(depth) = sata_depth.filter(|_| scenario.queue_depth.is_none()) {
+    if settable.controllers {
+        ranges.extend(before(spec, scenario));
+    }
+    if settable.read_ahead && scenario.host.read_ahead_kb.is_none() && scenario.reads_through_cache() {
+        ranges.push(Range { setting: Setting::ReadAheadKb, values: READ_AHEAD_KB.to_vec() });
+    }
+    if let Some(depth) = settable.sata_depth.filter(|_| scenario.queue_depth.is_none()) {
         let values = QUEUE_DEPTHS.iter().copied().filter(|d| *d < i128::from(depth)).collect();
         ranges.push(Range { setting: Setting::QueueDepth, values });
     }
     Space { scheduler: spec.clone(), ranges }
+}
+
+/// What stands before a scheduler and is not given: write-back throttling where something passes it, io.cost where weights differ.
+fn before(spec: &SchedulerSpec, scenario: &Scenario) -> Vec<Range> {
+    let given = spec.controls.or(scenario.kernel.controls);
+    let throttles =
+        given.wbt.is_none() && given.io_cost.is_none() && spec.name != WITHOUT_WBT && scenario.is_throttled();
+    let first = scenario.tenants.first().map_or(0, |tenant| tenant.weight);
+    let weighted = scenario.tenants.iter().any(|tenant| tenant.weight != first);
+    let shares = given.io_cost.is_none() && weighted && spec.name != WITHOUT_WBT;
+    let wbt = throttles.then(|| Range { setting: Setting::WbtUs, values: WBT_US.to_vec() });
+    let io_cost = shares.then(|| Range { setting: Setting::IoCost, values: vec![1] });
+    wbt.into_iter().chain(io_cost).collect()
 }

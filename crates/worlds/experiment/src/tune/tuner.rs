@@ -130,7 +130,11 @@ fn check(compare: &str, found: &TunedDevice, seed: u64) -> Vec<String> {
         let base = with_option(&base, "--schedulers", schedulers);
         seeds.iter().fold(base, |command, (name, value)| with_option(&command, name, value))
     };
-    let limits = [("--nr-requests", found.nr_requests), ("--queue-depth", found.queue_depth)];
+    let limits = [
+        ("--nr-requests", found.nr_requests),
+        ("--queue-depth", found.queue_depth),
+        ("--read-ahead-kb", found.read_ahead_kb),
+    ];
     let limits: Vec<_> = limits.into_iter().filter_map(|(name, value)| Some((name, value?.to_string()))).collect();
     if limits.is_empty() {
         return vec![command(&format!("{},{}", found.defaults, found.recommended))];
