@@ -119,16 +119,19 @@ impl Ssd {
     // ---- reads ----
 
     fn read(&mut self, task: u32, command: &Command, now: Nanos) {
-        let firm = self.firmware(now, self.firmware_read);
         let (from, to) = units(command);
         let answer = self.streams.read(from, to);
         let awaited = self.streams.awaited().len();
         let cached = answer.cached || self.flash.buffers(from, to);
+        // In the order of arrival, the whole of a command at once: a small read waits for the large ones before it as they do.
+        let further = if cached { 0 } else { (to - from).saturating_sub(1) };
+        let taken = self.firmware_read + Nanos((further as f64 * self.further_unit_ns + 0.5) as u64);
+        let firm = self.firmware(now, taken);
         let ready = firm + self.latency_read;
         self.line_up(task);
         self.events.expect_link(self.link_time(command.bytes()));
         let t = &mut self.tasks[task as usize];
-        t.parts.firmware = self.firmware_read;
+        t.parts.firmware = taken;
         t.left = 1;
         if cached {
             self.counters.cache_hits += 1;
@@ -169,18 +172,10 @@ impl Ssd {
         self.part_done(task, now);
     }
 
-    /// A page of a read has arrived from the flash. All units of a read but the first take time of the firmware, where it has such.
-    pub(super) fn sensed(&mut self, task: u32, count: u32, parts: Breakdown, now: Nanos) {
+    /// A page of a read has arrived from the flash.
+    pub(super) fn sensed(&mut self, task: u32, parts: Breakdown, now: Nanos) {
         self.note_parts(task, parts);
-        let t = &mut self.tasks[task as usize];
-        let further = if t.senses { count - 1 } else { count };
-        t.senses = false;
-        if self.further_unit_ns == 0.0 || further == 0 || t.command.is_none() {
-            return self.part_done(task, now);
-        }
-        let duration = Nanos((f64::from(further) * self.further_unit_ns + 0.5) as u64);
-        let passed = self.firmware(now, duration);
-        self.events.add(passed, Sort::Other, Event::Passed(task));
+        self.part_done(task, now);
     }
 
     /// The last part of a task tells how long it took.

@@ -17,8 +17,6 @@ pub(crate) enum Event {
     Arrived(u32),
     /// A read may go to the flash, or on, if its data is in the cache.
     Ready(u32),
-    /// A part of a read of more than a unit has passed the controller.
-    Passed(u32),
     /// The present step of a die ends, unless the die has turned to another step since.
     Die { die: u32, turn: u32 },
     /// A channel has transferred.

@@ -503,7 +503,7 @@ impl Flash {
         if read {
             if let Some(Portion { task, t_read, gc_stall, .. }) = d.reading.take() {
                 let channel = self.channel_time[units as usize];
-                self.notices.push_back(Notice::Sent { task, units, media: t_read, channel, gc_stall });
+                self.notices.push_back(Notice::Sent { task, media: t_read, channel, gc_stall });
             }
             self.pick(die, now, events, counters);
         } else {

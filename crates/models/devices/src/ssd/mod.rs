@@ -162,7 +162,6 @@ impl Ssd {
                 Event::Fetched(task) => self.send(task, at),
                 Event::Arrived(task) => self.arrived(task, at),
                 Event::Ready(task) => self.ready(task, at),
-                Event::Passed(task) => self.part_done(task, at),
                 Event::Die { die, turn } => self.flash.step_ends(die, turn, at, events, counters),
                 Event::Channel(index) => self.flash.transferred(index, at, events, counters),
                 Event::Drained => self.flash.drained(at, events),
@@ -184,9 +183,9 @@ impl Ssd {
     fn note(&mut self, now: Nanos) {
         while let Some(notice) = self.flash.next_notice() {
             match notice {
-                Notice::Sent { task, units, media, channel, gc_stall } => {
+                Notice::Sent { task, media, channel, gc_stall } => {
                     let parts = Breakdown { media, channel, gc_stall, ..Breakdown::default() };
-                    self.sensed(task, units, parts, now);
+                    self.sensed(task, parts, now);
                 }
                 Notice::Programmed { task, media, channel } => {
                     self.note_parts(task, Breakdown { media, channel, ..Breakdown::default() });

@@ -9,7 +9,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
     /// A page of a read has been sent.
-    Sent { task: u32, units: u32, media: Nanos, channel: Nanos, gc_stall: Nanos },
+    Sent { task: u32, media: Nanos, channel: Nanos, gc_stall: Nanos },
     /// Data of a write that waits for its program is in the cells.
     Programmed { task: u32, media: Nanos, channel: Nanos },
     /// All of a write is in the buffer.
