@@ -157,9 +157,17 @@ fn because(found: &ClassAnswer, rankings: &[&Ranking], alternatives: &[OnModels]
 fn next(found: &ClassAnswer, rankings: &[&Ranking]) -> Option<String> {
     match found.decision {
         Decision::Depends => Some("settle it on yours: dumbwaiter compare --on /dev/sdX".to_owned()),
-        Decision::TooShort => rankings.iter().find_map(|r| r.verdict.next.clone()),
+        // What does for all: the longest.
+        Decision::TooShort => {
+            rankings.iter().filter_map(|r| r.verdict.next.clone()).max_by_key(|next| seconds_in(next))
+        }
         _ => None,
     }
+}
+
+/// The seconds of `--duration 45s would do`; 0 of another text.
+fn seconds_in(next: &str) -> u64 {
+    next.split(' ').find_map(|word| word.strip_suffix('s')?.parse().ok()).unwrap_or(0)
 }
 
 /// One model in a line: what it says alone, and what the pick does there.
@@ -179,5 +187,16 @@ fn line(ranking: &Ranking, pick: Option<&OnModels>) -> String {
             }
         ),
         None => format!("{head} ({})", verdict.certainty),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_asks_for_what_its_slowest_model_needs() {
+        let nexts = ["--duration 8s would do", "--duration 120s would do", "more of the recorded load would do"];
+        assert_eq!(nexts.map(seconds_in), [8, 120, 0]);
     }
 }
