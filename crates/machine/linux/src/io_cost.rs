@@ -68,8 +68,18 @@ impl IoCost {
     }
 }
 
+/// What `io.cost.model` and `io.cost.qos` say of a disk, without its number; empty where they say nothing.
+pub(crate) fn settings_of(number: &str, roots: &Roots) -> [String; 2] {
+    let mount = crate::cgroup::detect(roots).0.filter(|found| found.version == Version::V2).map(|found| found.mount);
+    ["io.cost.model", "io.cost.qos"].map(|file| {
+        let text = mount.as_ref().and_then(|mount| read_some(&mount.join(file))).unwrap_or_default();
+        let of_disk = text.lines().find_map(|line| line.strip_prefix(number)?.strip_prefix(' '));
+        of_disk.map(put_back).unwrap_or_default()
+    })
+}
+
 /// What restores a line of the kernel's files: the parameters of one that the kernel chose itself would become the user's.
-pub(crate) fn put_back(line: &str) -> String {
+fn put_back(line: &str) -> String {
     let is_auto = line.split(' ').any(|word| word == "ctrl=auto");
     let chosen =
         |word: &&str| !is_auto || !word.contains('=') || word.starts_with("enable=") || word.starts_with("ctrl=");

@@ -44,7 +44,8 @@ pub fn record(
         controllers = Controllers::of(&about, groups.as_ref(), &roots, &mut notes);
         probes = Some(Probes::new(&about.scheduler, &mut controllers, &roots, &mut notes)?);
     }
-    let instance = Instance::new(options.buffer_kb, probes.as_ref(), &controllers, &about)?;
+    let events = probes.as_ref().map(Probes::events).unwrap_or_default();
+    let instance = Instance::new(options.buffer_kb, &events, &controllers, &about)?;
     let mut pages = Pages::new(instance.cpus()?);
     instance.start()?;
     let start = Instant::now();

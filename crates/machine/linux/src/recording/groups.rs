@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::Roots;
 use crate::cgroup::{Version, detect};
 use crate::file::read_some;
+use crate::io_cost::settings_of;
 use serde_json::{Value, json};
 
 use crate::recording::about::About;
-use crate::recording::controllers;
 use crate::recording::rows::Row;
 
 /// A group's name in a recording: its path without the first `/`, "" for the root group.
@@ -88,7 +88,7 @@ impl Groups {
     pub(crate) fn begin(about: &About, roots: &Roots) -> Option<Groups> {
         let hierarchy = detect(roots).0?;
         let number = format!("{}:{}", about.dev.0, about.dev.1);
-        let by_cost = controllers::cost_settings(&number, roots)[1].split(' ').any(|word| word == "enable=1");
+        let by_cost = settings_of(&number, roots)[1].split(' ').any(|word| word == "enable=1");
         let mut groups = Groups::none(hierarchy.mount, hierarchy.version, number, by_cost);
         groups.first = groups.read();
         groups.last = groups.first.clone();

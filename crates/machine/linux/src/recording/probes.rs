@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::file::{read_some, write};
 use crate::recording::controllers::{Controllers, Source};
 use crate::recording::event::Kind;
-use crate::recording::tracefs::root;
+use crate::recording::tracefs::{ProbeEvent, root};
 use crate::undo::{Action, Guard};
 use crate::{Error, Roots};
 
@@ -39,18 +39,18 @@ const PROBES: [Definition; 7] = [
 /// Probes that are removed at the end.
 pub(crate) struct Probes {
     file: PathBuf,
-    pub(crate) group: String,
+    group: String,
     made: Vec<Probe>,
     /// Every call of the scheduler's dispatch function is seen.
     pub(crate) see_dispatches: bool,
 }
 
 /// A probe that is there.
-pub(crate) struct Probe {
-    pub(crate) kind: Kind,
-    pub(crate) name: &'static str,
+struct Probe {
+    kind: Kind,
+    name: &'static str,
     /// The kernel's filter for its events; empty for all.
-    pub(crate) filter: String,
+    filter: String,
     _guard: Guard,
 }
 
@@ -83,9 +83,14 @@ impl Probes {
         self.made.iter().any(|probe| probe.name == name)
     }
 
-    /// Those that are there.
-    pub(crate) fn made(&self) -> &[Probe] {
-        &self.made
+    /// The events of those that are there.
+    pub(crate) fn events(&self) -> Vec<ProbeEvent> {
+        let event = |probe: &Probe| ProbeEvent {
+            kind: probe.kind,
+            event: format!("{}/{}", self.group, probe.name),
+            filter: probe.filter.clone(),
+        };
+        self.made.iter().map(event).collect()
     }
 
     fn of_scheduler(&mut self, scheduler: &str, symbols: &str, notes: &mut Vec<String>) -> Result<(), Error> {

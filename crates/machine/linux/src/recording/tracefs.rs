@@ -10,7 +10,6 @@ use crate::recording::about::About;
 use crate::recording::controllers::{Controllers, Source};
 use crate::recording::event::{Format, Kind};
 use crate::recording::pages::Pages;
-use crate::recording::probes::Probes;
 use crate::undo::{Action, Guard};
 
 /// Where tracefs is mounted.
@@ -48,6 +47,15 @@ pub(crate) fn lost(instance: &Path) -> Result<u64, Error> {
     Ok(lost)
 }
 
+/// The event of a probe.
+pub(crate) struct ProbeEvent {
+    pub(crate) kind: Kind,
+    /// Its folder below `events`.
+    pub(crate) event: String,
+    /// The kernel's filter for it; empty for all.
+    pub(crate) filter: String,
+}
+
 /// Switches an event on, with a filter where one is given.
 fn switch_on(event: &Path, filter: &str) -> Result<(), Error> {
     if !filter.is_empty() {
@@ -79,7 +87,7 @@ pub(crate) fn make_instance(name: &str, buffer_kb: u64) -> Result<(PathBuf, Guar
 impl Instance {
     pub(crate) fn new(
         buffer_kb: u64,
-        probes: Option<&Probes>,
+        probes: &[ProbeEvent],
         controllers: &Controllers,
         about: &About,
     ) -> Result<Instance, Error> {
@@ -103,10 +111,10 @@ impl Instance {
                 seen.push((Kind::Controller(place), event));
             }
         }
-        for (probe, group) in probes.into_iter().flat_map(|p| p.made().iter().map(|probe| (probe, &p.group))) {
-            let event = dir.join("events").join(group).join(probe.name);
-            switch_on(&event, &probe.filter)?;
-            seen.push((probe.kind, event));
+        for ProbeEvent { kind, event, filter } in probes {
+            let event = dir.join("events").join(event);
+            switch_on(&event, filter)?;
+            seen.push((*kind, event));
         }
         let page = page_bytes(&read_some(&file("events/header_page")).unwrap_or_default());
         Ok(Instance { dir, page, seen, _guard: guard })

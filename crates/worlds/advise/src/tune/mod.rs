@@ -6,6 +6,7 @@
 
 mod candidate;
 mod claim;
+mod elsewhere;
 mod plan;
 mod search;
 mod tuned;
@@ -13,9 +14,10 @@ mod words;
 
 pub use candidate::{Candidate, Range, Setting, Space};
 pub use claim::{Claim, HeldOut};
+pub use elsewhere::{AnotherDrive, Elsewhere};
 pub use plan::{LoadKind, RunTime, Rung, TunePlan};
 pub use search::{Choice, HELD_OUT_FROM, Outcome, Search, Trial};
-pub use tuned::{AnotherDrive, Applied, Elsewhere, TUNE_SCHEMA, Tried, TunedDevice, TunedGain, Tuning, tuned};
+pub use tuned::{Applied, TUNE_SCHEMA, Tried, TunedDevice, TunedGain, Tuning, tuned};
 
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::candidate::Candidate;
 use super::claim::Claim;
+use super::elsewhere::{AnotherDrive, lower};
 use super::search::{Choice, Outcome};
 use super::words;
-use crate::answer::{Losing, Rates, USEFUL_GAIN};
+use crate::answer::{Losing, Rates};
 use crate::apply::{Attribute, Commands, TargetDrive, commands_with};
 use crate::metric::Metric;
-use crate::row::Worth;
 
 /// Version of the JSON format.
 pub const TUNE_SCHEMA: u64 = 1;
@@ -109,45 +109,6 @@ pub struct TunedGain {
     pub latency_change: Option<f64>,
     /// Change of the throughput, as a fraction.
     pub throughput_change: Option<f64>,
-}
-
-/// The recommendation on another drive of the class.
-#[derive(Clone, Debug, Serialize)]
-pub struct AnotherDrive {
-    /// Name of the device.
-    pub device: String,
-    /// Whether it is better there too.
-    pub outcome: Elsewhere,
-    /// As much as a latency that is lower by this fraction; below 0 for a loss.
-    pub worth: f64,
-    /// At least, with 95 % confidence.
-    pub at_least: f64,
-    /// At most.
-    pub at_most: f64,
-}
-
-/// How a recommendation does on another drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Elsewhere {
-    /// Better by a useful amount.
-    Better,
-    /// Worse by a useful amount.
-    Worse,
-    /// Neither is shown.
-    Open,
-}
-
-impl AnotherDrive {
-    fn of(device: &str, worth: Worth) -> AnotherDrive {
-        let outcome = match worth {
-            Worth { gain, at_least, .. } if gain >= USEFUL_GAIN && at_least > 0.0 => Elsewhere::Better,
-            Worth { gain, at_most, .. } if gain <= -USEFUL_GAIN && at_most < 0.0 => Elsewhere::Worse,
-            _ => Elsewhere::Open,
-        };
-        let (at_least, at_most) = (lower(worth.at_least), lower(worth.at_most));
-        AnotherDrive { device: device.to_owned(), outcome, worth: lower(worth.gain), at_least, at_most }
-    }
 }
 
 /// A candidate of the last round.
@@ -270,11 +231,6 @@ fn gain(choice: &Choice) -> Option<TunedGain> {
         latency_change,
         throughput_change: of(Metric::MbPerS),
     })
-}
-
-/// A gain as the fraction by which a latency would be lower.
-fn lower(gain: f64) -> f64 {
-    crate::answer::rounded(-libm::expm1(-gain))
 }
 
 fn no_commands() -> Commands {

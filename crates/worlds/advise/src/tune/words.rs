@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::candidate::Candidate;
 use super::claim::Claim;
+use super::elsewhere::{AnotherDrive, Elsewhere};
 use super::search::{Choice, Outcome};
-use super::tuned::{AnotherDrive, Elsewhere};
 use crate::answer::Rates;
 use crate::focus::Focus;
 use crate::metric::{Metric, Unit};

@@ -9,9 +9,7 @@ pub(crate) use rows::{Seen, name_charged, rows_of};
 use serde_json::{Map, Value, json};
 
 use crate::Roots;
-use crate::cgroup::{Version, detect};
-use crate::file::read_some;
-use crate::io_cost::put_back;
+use crate::io_cost::settings_of;
 use crate::recording::about::About;
 use crate::recording::event::Kind;
 use crate::recording::groups::Groups;
@@ -33,7 +31,7 @@ impl Controllers {
     /// Those in force on the disk; none for a partition, with a note, because controllers decide for the whole disk.
     pub(crate) fn of(about: &About, groups: Option<&Groups>, roots: &Roots, notes: &mut Vec<String>) -> Controllers {
         let number = format!("{}:{}", about.dev.0, about.dev.1);
-        let [model, qos] = cost_settings(&number, roots);
+        let [model, qos] = settings_of(&number, roots);
         let wbt = about.queue.get("wbt_lat_usec").is_some_and(|target| target.parse().is_ok_and(|us: u64| us > 0));
         let limited = groups.is_some_and(Groups::are_limited);
         let cost = qos.split(' ').any(|word| word == "enable=1");
@@ -111,16 +109,6 @@ impl Controllers {
             value["qos"] = pairs(&self.qos);
         }
     }
-}
-
-/// What `io.cost.model` and `io.cost.qos` say of a disk, without its number; empty where they say nothing.
-pub(crate) fn cost_settings(number: &str, roots: &Roots) -> [String; 2] {
-    let mount = detect(roots).0.filter(|found| found.version == Version::V2).map(|found| found.mount);
-    ["io.cost.model", "io.cost.qos"].map(|file| {
-        let text = mount.as_ref().and_then(|mount| read_some(&mount.join(file))).unwrap_or_default();
-        let of_disk = text.lines().find_map(|line| line.strip_prefix(number)?.strip_prefix(' '));
-        of_disk.map(put_back).unwrap_or_default()
-    })
 }
 
 /// `rbps=1 wbps=2` as an object; `ctrl` is left out where the kernel chose.
