@@ -54,7 +54,7 @@ mod tests {
         series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
         ");
         insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share time_parts_us weight");
-        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"can_be_set completion device keeps_throughput metrics rank replicates scheduler variant verdict via worth");
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"can_be_set completion device keeps_throughput metrics raised_s rank replicates scheduler variant verdict via worth");
         let p99 = &v["ranking"][0]["metrics"]["focus_p99_us"];
         insta::assert_snapshot!(keys(p99), @r"at_least ci95 mean n p starved test verdict");
         let verdict = v["verdict"].as_object().unwrap().values().next().unwrap();

@@ -131,6 +131,7 @@ fn empty_row(group: &[&RunResult]) -> RankingRow {
         replicates: group.len(),
         keeps_throughput: true,
         can_be_set: true,
+        raised_s: crate::answer::raised_s(group),
         difference: Difference::Undefined,
         worth: None,
         metrics: BTreeMap::new(),

@@ -85,6 +85,9 @@ pub struct RankingRow {
     /// Whether the kernel at hand, or a current one for a simulation, offers it.
     #[serde(default = "yes")]
     pub can_be_set: bool,
+    /// Seconds of a run's measured time in which bfq raised tasks only since they had begun, the most of its runs; 0 of others.
+    #[serde(default)]
+    pub raised_s: f64,
     /// Compared with the one that is recommended or kept, in what it is worth.
     #[serde(rename = "verdict")]
     pub difference: Difference,

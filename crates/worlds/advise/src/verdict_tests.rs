@@ -232,6 +232,24 @@ fn a_few_requests_are_too_short_to_tell() {
 }
 
 #[test]
+fn a_row_says_in_how_much_of_a_run_bfq_raised_tasks_that_had_begun() {
+    use dumbwaiter_measure::TaskStats;
+    let mut runs = runs_of(&vec![vec![(100.0, 1.0), (101.0, 1.0)], vec![(60.0, 1.0), (61.0, 1.0)]]);
+    for run in &mut runs {
+        let (name, tenant, latency_us) = ("t".to_owned(), String::new(), run.latency_us.clone());
+        let task = TaskStats { name, tenant, count: 1, iops: 1.0, mb_per_s: 1.0, latency_us };
+        (run.duration_s, run.tasks) = (10.0, vec![task.clone(), task]);
+        let raised = [("raises_interactive", 2.0), ("raise_length_ms", 6000.0)].map(|(k, v)| (k.to_owned(), v));
+        if run.scheduler == NAMES[1] {
+            run.scheduler_counters = raised.into_iter().collect();
+        }
+    }
+    let ranking = crate::rank(&runs, Goal::Balanced).remove(0);
+    let raised = |name: &str| ranking.rows.iter().find(|row| row.scheduler == name).unwrap().raised_s;
+    assert_eq!((raised(NAMES[0]), raised(NAMES[1])), (0.0, 6.0));
+}
+
+#[test]
 fn an_idle_drive_has_no_winner() {
     use dumbwaiter_measure::DepthShare;
     let mut runs = runs_of(&vec![vec![(100.0, 1.0), (101.0, 1.0)], vec![(108.0, 1.0), (109.0, 1.0)]]);

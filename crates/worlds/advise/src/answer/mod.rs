@@ -25,6 +25,7 @@ pub(crate) use losses::losses;
 pub(crate) use objective::Objective;
 pub use rates::Rates;
 pub(crate) use rule::{answer, incumbent, rates};
+pub(crate) use short::raised_s;
 pub(crate) use why::why;
 pub(crate) use words::{Words, change_text};
 

@@ -120,7 +120,7 @@ fn not_started(field: &Field<'_>, time: &dyn Fn(f64) -> Option<f64>) -> Option<S
 }
 
 /// Time of the measured time in which bfq raised tasks only since they had begun, s.
-fn raised_s(runs: &[&RunResult]) -> f64 {
+pub(crate) fn raised_s(runs: &[&RunResult]) -> f64 {
     let of = |run: &&RunResult| {
         let counter = |name: &str| run.scheduler_counters.get(name).copied().unwrap_or(0.0);
         let once = counter("raises_interactive") >= 1.0 && counter("raises_interactive") <= run.tasks.len() as f64;
