@@ -116,7 +116,12 @@ pub(crate) fn candidates(
             }
         }
     }
-    all.extend(throttled.stacks(original, &all[0]));
+    for stack in throttled.stacks(original, &all[0]) {
+        let same = |other: &Candidate| (&other.scheduler, &other.settings) == (&stack.scheduler, &stack.settings);
+        if !all.iter().any(same) {
+            all.push(stack);
+        }
+    }
     let first = all[0].name.clone();
     all.retain(|candidate| candidate.name == first || !refused.contains(&candidate.name));
     all
@@ -134,8 +139,9 @@ impl<'a> Throttled<'a> {
     fn of(original: &'a Reading, wanted: &'a [Wanted]) -> Throttled<'a> {
         let target = original.values.get(WBT).filter(|_| original.scheduler() != WITHOUT_WBT);
         let of = |one: &'a Wanted| Some((one, one.wbt_us?.to_string()));
-        let wanted: Vec<_> =
-            wanted.iter().filter_map(of).filter(|(_, us)| target.is_some_and(|found| found != us)).collect();
+        let is_found = |one: &Wanted, us: &String| one.scheduler == original.scheduler() && target == Some(us);
+        let wanted = wanted.iter().filter_map(of).filter(|(one, us)| target.is_some() && !is_found(one, us));
+        let wanted: Vec<_> = wanted.collect();
         Throttled { found: target.filter(|_| !wanted.is_empty()), wanted }
     }
 
@@ -201,8 +207,11 @@ mod tests {
         let names_of = ["none", "bfq", "kyber+wbt=off", "mq-deadline+wbt=75ms", "none+wbt=2ms"];
         let wanted = names_of.map(|name| Wanted::parse(name).unwrap());
         let all = candidates(&reading, &wanted, None, &[]);
-        // The last is as found already.
+        // The last is none with the target as found.
         assert_eq!(names(&all), ["kyber", "none", "bfq", "kyber+wbt=off", "mq-deadline+wbt=75ms"]);
+        assert_eq!(names(&candidates(&reading, &wanted[4..], None, &[])), ["kyber", "none+wbt=2ms"]);
+        let found = [Wanted::parse("kyber+wbt=2ms").unwrap()];
+        assert_eq!(names(&candidates(&reading, &found, None, &[])), ["kyber"], "that is what was found");
         let target = |at: usize| all[at].settings.iter().find(|(name, _)| name == WBT).map(|(_, us)| us.as_str());
         assert_eq!([0, 1, 2, 3, 4].map(target), [Some("2000"), Some("2000"), Some("0"), Some("0"), Some("75000")]);
         assert!(all[3].settings.contains(&("nr_requests".into(), "100".into())), "the others stay as found");

@@ -73,8 +73,8 @@ impl Probes {
             controllers.leave_out_without_probes(notes);
             return Ok(probes);
         }
-        probes.of_scheduler(scheduler, &symbols, notes)?;
-        probes.of_controllers(controllers, &symbols, notes)?;
+        probes.of_scheduler(scheduler, &symbols, notes);
+        probes.of_controllers(controllers, &symbols, notes);
         Ok(probes)
     }
 
@@ -93,28 +93,22 @@ impl Probes {
         self.made.iter().map(event).collect()
     }
 
-    fn of_scheduler(&mut self, scheduler: &str, symbols: &str, notes: &mut Vec<String>) -> Result<(), Error> {
+    fn of_scheduler(&mut self, scheduler: &str, symbols: &str, notes: &mut Vec<String>) {
         for (_, kind, begin, name, function, takes) in PROBES.iter().filter(|p| p.0 == scheduler) {
-            match self.set(begin, (*kind, name), (symbols, function), takes, String::new())? {
+            match self.set(begin, (*kind, name), (symbols, function), takes, String::new()) {
                 None => self.see_dispatches |= *kind == Kind::Dispatch,
                 Some(why) => {
                     notes.push(why);
+                    // Without the others, the time of the function's return is used.
                     if *kind == Kind::Dispatch {
-                        return Ok(());
+                        return;
                     }
-                    // Without it, the time of the function's return is used.
                 }
             }
         }
-        Ok(())
     }
 
-    fn of_controllers(
-        &mut self,
-        controllers: &mut Controllers,
-        symbols: &str,
-        notes: &mut Vec<String>,
-    ) -> Result<(), Error> {
+    fn of_controllers(&mut self, controllers: &mut Controllers, symbols: &str, notes: &mut Vec<String>) {
         for (place, point) in controllers.points().collect::<Vec<_>>() {
             let (function, spellings) = match point.source {
                 Source::Tracepoint(_) => continue,
@@ -124,7 +118,7 @@ impl Probes {
             let kind = Kind::Controller(place);
             let mut why = None;
             for takes in &spellings {
-                why = self.set("p", (kind, point.name), (symbols, function), takes, controllers.filter(point))?;
+                why = self.set("p", (kind, point.name), (symbols, function), takes, controllers.filter(point));
                 if why.is_none() {
                     break;
                 }
@@ -137,7 +131,6 @@ impl Probes {
                 self.made.retain(|probe| !controllers.is_left_out(probe.kind));
             }
         }
-        Ok(())
     }
 
     /// Sets a probe; why it could not be set, in one line.
@@ -148,7 +141,7 @@ impl Probes {
         (symbols, function): (&str, &str),
         takes: &str,
         filter: String,
-    ) -> Result<Option<String>, Error> {
+    ) -> Option<String> {
         let file: &Path = &self.file;
         let event = format!("{}/{name}", self.group);
         let back = Action::remove_probe(file, &event);
@@ -156,13 +149,13 @@ impl Probes {
             Some(symbol) => Guard::new(back, || write(file, &format!("{begin}:{event} {symbol} {takes}"))),
             None => Err(Error::Refused(format!("this kernel has no function {function}"))),
         };
-        Ok(match set {
+        match set {
             Ok(guard) => {
                 self.made.push(Probe { kind, name, filter, _guard: guard });
                 None
             }
             Err(e) => Some(format!("no probe on {function}: {e}")),
-        })
+        }
     }
 }
 
