@@ -9,7 +9,7 @@ use dumbwaiter_fidelity::{Recording, call_by_call, compare, free_running, kernel
 use dumbwaiter_schedulers::Choice;
 use libfuzzer_sys::fuzz_target;
 
-const HEADER: &[u8] = b"ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu\n";
+const HEADER: &[u8] = b"ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
 
 fuzz_target!(|bytes: &[u8]| {
     let at = bytes.iter().position(|b| *b == 0).unwrap_or(0);
@@ -20,7 +20,10 @@ fuzz_target!(|bytes: &[u8]| {
     };
     // Most inputs get past the header, which never changes.
     let mut text = HEADER.to_vec();
-    text.extend_from_slice(rows.get(1..).unwrap_or_default());
+    let rows = rows.get(1..).unwrap_or_default();
+    // Rows behind a `+` name their group.
+    let (group, rows) = rows.strip_prefix(b"+").map_or((&b""[..], rows), |rows| (b",group", rows));
+    text.extend([group, b"\n", rows].concat());
     if let Ok(about) = serde_json::from_slice(description) {
         let kinds = Recorded::beside_scheduler(&about).unwrap_or_default();
         let kinds: Vec<Recorded> = kinds.into_iter().chain(Recorded::of(&about)).collect();
