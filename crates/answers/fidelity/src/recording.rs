@@ -342,6 +342,10 @@ fn read_rows(path: &Path, input: impl Read, groups: &[Group]) -> Result<Vec<Row>
             return if text == HEADER || grouped { Ok(()) } else { Err(expected()) };
         }
         // The scheduler knows the group by the process.
+        let fields = 1 + text.bytes().filter(|byte| *byte == b',').count();
+        if grouped && fields != 11 {
+            return Err(format!("expected 11 fields, found {fields} in `{}`", shown(text)));
+        }
         let text = if grouped { text.rsplit_once(',').map_or(text, |(row, _)| row) } else { text };
         let row = parse_row(text, line, groups)?;
         if row.at < rows.last().map_or(Nanos::ZERO, |last| last.at) {

@@ -30,13 +30,16 @@ impl Recorded {
     /// # Errors
     /// A name that is none of a controller.
     pub fn beside_scheduler(about: &serde_json::Value) -> Result<Vec<Recorded>, String> {
-        let names = about.get("controllers").and_then(|names| names.as_array());
+        let names = match about.get("controllers") {
+            None | Some(serde_json::Value::Null) => return Ok(Vec::new()),
+            Some(value) => value.as_array().ok_or_else(|| format!("controllers: {value}; expected a list of names"))?,
+        };
         let of = |name: &serde_json::Value| {
             let all = [Recorded::Wbt, Recorded::IoMax, Recorded::IoCost];
             let found = all.into_iter().find(|known| name.as_str() == Some(known.name()));
             found.ok_or_else(|| format!("controllers: {name}; expected wbt, io.max or io.cost"))
         };
-        names.into_iter().flatten().map(of).collect()
+        names.iter().map(of).collect()
     }
 
     /// The controller that a recording is of alone, by what its JSON says; `None` where it is of a scheduler.

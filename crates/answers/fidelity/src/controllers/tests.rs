@@ -137,3 +137,13 @@ fn metadata_passes_whatever_the_limit() {
     let score = Recorded::IoMax.score(&read, None).unwrap();
     assert_eq!((score.verdicts, score.first_difference), (9, None));
 }
+
+#[test]
+fn controllers_beside_a_scheduler_are_a_list_of_names() {
+    let of = |text: &str| Recorded::beside_scheduler(&serde_json::from_str(text).unwrap());
+    assert_eq!(of("{}").unwrap(), []);
+    let both = of(r#"{"controllers":["io.max","wbt"]}"#).unwrap();
+    assert_eq!(both, [Recorded::IoMax, Recorded::Wbt]);
+    assert!(of(r#"{"controllers":["magic"]}"#).unwrap_err().contains("expected wbt, io.max or io.cost"));
+    assert!(of(r#"{"controllers":"wbt"}"#).unwrap_err().contains("a list of names"));
+}
