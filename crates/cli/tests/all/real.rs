@@ -43,6 +43,8 @@ fn several_scenarios_run_on_a_drive_and_a_suite_that_writes_needs_permission() {
     let found = json(&out);
     assert_eq!(found["suite"]["lines"].as_array().unwrap().len(), 2, "{}", found["suite"]);
     assert!(found["runs"].as_array().unwrap().iter().all(|run| run["world"] == "real"));
+    let sentence = found["suite_verdict"]["sentence"].as_str().unwrap();
+    assert!(sentence.contains(", this drive, "), "{sentence}");
     let command = found["provenance"]["command"].as_str().unwrap();
     assert!(command.contains("one.toml") && command.contains("two.toml"), "{command}");
     assert!(command.ends_with(&format!(" --on {disk}")), "{command}");

@@ -31,6 +31,9 @@ fn several_scenarios_give_one_table() {
         assert_eq!(count("wins") + count("ties") + count("losses"), 2, "{total}");
         assert!(total["times_worse"].as_f64().is_none_or(|times| times >= 1.0), "{total}");
     }
+    let sentence = found["suite_verdict"]["by_class"][0]["sentence"].as_str();
+    let sentence = sentence.or_else(|| found["suite_verdict"]["sentence"].as_str()).unwrap();
+    assert!(sentence.contains(" of drive, "), "{sentence}");
     // Each scenario has the verdict that it has alone.
     let alone: Value = serde_json::from_str(&ok(&quick(&["database"], &["--json", "-"]))).unwrap();
     let line = &suite["lines"][0];

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{ClassAnswer, Decision, HARMFUL, OnModels, USEFUL_GAIN, change_text, of_class, rounded};
 use crate::confidence::Confidence;
 use crate::ranking::Ranking;
-use crate::row::Worth;
+use crate::row::{RankingRow, Worth};
 use crate::sentence::{list, percent};
 use crate::suite::SuiteCase;
 
@@ -201,7 +201,12 @@ fn of_one(class: &str, cases: &[(&SuiteCase, &Ranking)], error: f64) -> SuiteVer
         against: against.into_iter().map(|of| of.found).collect(),
         by_class: Vec::new(),
     };
-    found.sentence = sentence(&found);
+    let real = |row: &RankingRow| !row.via.is_empty() && row.via != "sim";
+    let drives = match cases.iter().flat_map(|(_, ranking)| &ranking.rows).all(real) {
+        true => "this drive".to_owned(),
+        false => format!("{} {} of drive", found.models, if found.models == 1 { "model" } else { "models" }),
+    };
+    found.sentence = sentence(&found, &drives);
     found
 }
 
@@ -257,14 +262,12 @@ fn one_against(name: &str, loads: &[Load<'_>], error: f64) -> Against {
 }
 
 /// `on hard disks: keep mq-deadline: …`.
-fn sentence(of: &SuiteVerdict) -> String {
+fn sentence(of: &SuiteVerdict, drives: &str) -> String {
     let incumbent = of.incumbent.clone().unwrap_or_default();
     let on = format!(
-        "{} {}, {} {} of drive, {} {} of each",
+        "{} {}, {drives}, {} {} of each",
         of.loads,
         if of.loads == 1 { "load" } else { "loads" },
-        of.models,
-        if of.models == 1 { "model" } else { "models" },
         of.seeds,
         if of.seeds == 1 { "run" } else { "runs" },
     );
