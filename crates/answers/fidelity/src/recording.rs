@@ -18,6 +18,8 @@ use crate::rows::{HEADER, SECTOR_MAX, TIME_NS_MAX, each_line, op_of, shown, valu
 const TICK_NS: std::ops::RangeInclusive<u64> = 900_000..=11_000_000;
 /// Largest depth of a queue; the kernel's limit is 10,240.
 const DEPTH_MAX: u64 = 1 << 20;
+/// The sector of a flush without data: all bits.
+const NO_SECTOR: &str = "18446744073709551615";
 /// Largest description.
 const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
 /// Most groups, and most groups in one another.
@@ -434,7 +436,8 @@ fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
         at: Nanos(within(0, TIME_NS_MAX)?),
         kind: kind_of(fields[1], fields[6], groups)?,
         req: within(2, u64::from(u32::MAX))? as u32,
-        sector: within(3, SECTOR_MAX)?,
+        // The kernel gives a flush without data a sector of all bits.
+        sector: if fields[3] == NO_SECTOR { 0 } else { within(3, SECTOR_MAX)? },
         bytes: within(4, u64::from(u32::MAX))?,
         op: op_of(fields[5]),
         flags: flags_in(fields[6]),

@@ -147,3 +147,18 @@ fn controllers_beside_a_scheduler_are_a_list_of_names() {
     assert!(of(r#"{"controllers":["magic"]}"#).unwrap_err().contains("expected wbt, io.max or io.cost"));
     assert!(of(r#"{"controllers":"wbt"}"#).unwrap_err().contains("a list of names"));
 }
+
+/// Flushes without data have no place, and rows that name their group have a field more: the scheduler's reader takes both.
+#[test]
+fn a_recording_with_flushes_and_groups_is_one_of_its_scheduler_too() {
+    let header = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
+    let read = |rows: &str| {
+        let about = br#"{"scheduler":"mq-deadline","kernel":"6.12"}"#;
+        crate::Recording::read(Path::new("r.csv"), rows.as_bytes(), Path::new("r.json"), about)
+    };
+    let found =
+        read(&format!("{header},group\n1,getrq,1,18446744073709551615,0,F,S,5,,0,a/x\n2,getrq,2,8,4096,R,,5,,0,\n"));
+    assert_eq!(found.unwrap().rows.iter().map(|row| row.sector).collect::<Vec<_>>(), [0, 8]);
+    let short = read(&format!("{header},group\n1,getrq,1,8,4096,R,,5,,0\n")).err().unwrap().to_string();
+    assert!(short.contains("line 2") && short.contains("expected 11 fields, found 10"), "{short}");
+}

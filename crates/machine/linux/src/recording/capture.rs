@@ -157,7 +157,7 @@ fn dispatch_recording(
     summary.unfinished = built.unfinished;
     if built.unmatched > 0 {
         summary.notes.push(format!(
-            "{} events of requests that were there before the recording: start it before the load",
+            "{} events of requests that were there before the recording, or of flushes: start it before the load",
             built.unmatched
         ));
     }

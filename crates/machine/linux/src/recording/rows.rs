@@ -221,7 +221,9 @@ impl Builder {
     /// An event of the block layer, with place and operation.
     fn block_event(&mut self, e: &Event, row: &mut Row) -> Option<u32> {
         let (op, flags) = operation(text(&e.rwbs));
-        (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
+        // A flush without data has no place: all bits are set.
+        row.sector = Some(e.sector).filter(|sector| *sector != u64::MAX);
+        row.bytes = Some(e.bytes as i64);
         let request = match e.kind {
             Kind::Allocated => Some(self.allocate(e, &op, &flags)),
             Kind::Merge => self.absorb(e, &op, row),

@@ -23,7 +23,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// A device with few tags, so that requests wait in the scheduler.
 struct Shallow {
     path: PathBuf,
-    _settings: Settings,
+    settings: Settings,
     _device: Option<LoopDevice>,
 }
 
@@ -47,7 +47,7 @@ fn shallow(scheduler: &str) -> Option<Shallow> {
     if device.is_none() {
         settings.set("nr_requests", "128").unwrap();
     }
-    Some(Shallow { path, _settings: settings, _device: device })
+    Some(Shallow { path, settings, _device: device })
 }
 
 /// Memory as direct I/O wants it.
@@ -165,6 +165,48 @@ fn mq_deadline_agrees_with_a_recording_of_the_running_kernel() {
 fn kyber_and_bfq_can_be_recorded() {
     // Their answers depend on time, which a busy machine stretches.
     let _ = agrees("kyber", |_| 0.0) && agrees("bfq", |_| 0.0);
+}
+
+/// Buffered writes beside direct reads, for a while.
+fn written_back(path: &Path) {
+    let begun = std::time::Instant::now();
+    let mut open = std::fs::OpenOptions::new();
+    let writer = open.write(true).open(path).unwrap();
+    let reader = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+    let (data, mut block) = (vec![1u8; 64 << 10], Box::new(Block([0; 4096])));
+    for at in (0..32 * MIB).step_by(64 << 10).cycle() {
+        if begun.elapsed() > std::time::Duration::from_millis(1500) {
+            break;
+        }
+        // Each page is an I/O of its own, and all of them are recorded.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        writer.write_all_at(&data, at).unwrap();
+        writer.sync_data().unwrap();
+        reader.read_exact_at(&mut block.0, at + 32 * MIB).unwrap();
+    }
+}
+
+#[test]
+fn write_back_throttling_is_recorded_and_replayed_beside_the_scheduler() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(mut device) = shallow("mq-deadline") else { return };
+    if !Path::new("/sys/kernel/tracing/events/wbt").is_dir() || device.settings.set("wbt_lat_usec", "2001").is_err() {
+        eprintln!("skipped: this kernel has no write-back throttling, or no tracepoints of it");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("wbt.csv.zst");
+    let options = Options { output: output.clone(), dispatch: true, ..Options::default() };
+    let summary = recorded(&device, &options, || written_back(&device.path));
+    println!("{summary:?}");
+    no_instance_is_left();
+    assert!(summary.controllers.contains(&"wbt"), "{:?}", summary.controllers);
+    let found = dumbwaiter_fidelity::scores(&[output], None, None).unwrap();
+    assert_eq!(found.summary.len(), 1, "the scheduler has a score too");
+    let wbt = found.controllers.iter().find(|of| of.controller == "wbt").unwrap();
+    println!("{wbt:?}");
+    // Where two CPUs work at once, a row may be on the other side of a window's end.
+    assert!(wbt.verdicts >= 5 && 2 * wbt.agreed >= wbt.verdicts, "{wbt:?}");
 }
 
 /// A process that reads in a control group.
