@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::Roots;
 use crate::cgroup::{self, Hierarchy, Version};
 use crate::file::read_some;
+use crate::io_cost::line_of;
 use crate::queue::Queue;
 
 /// Groups that are named.
@@ -47,12 +48,9 @@ pub fn offers_io_cost(roots: &Roots) -> bool {
 
 fn io_cost(hierarchy: &Hierarchy, queue: &Queue) -> String {
     let file = hierarchy.mount.join("io.cost.qos");
-    let (Ok(number), Some(lines)) = (queue.number(), read_some(&file).filter(|_| hierarchy.version == Version::V2))
-    else {
-        return "there is no io.cost".to_owned();
-    };
-    let of_disk = lines.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' '));
-    match of_disk.and_then(|line| line.strip_prefix("enable=1 ")) {
+    let there = hierarchy.version == Version::V2 && file.exists();
+    let Some(number) = queue.number().ok().filter(|_| there) else { return "there is no io.cost".to_owned() };
+    match line_of(&file, &number).as_deref().and_then(|line| line.strip_prefix("enable=1 ")) {
         Some(qos) => format!("io.cost is on ({qos})"),
         None => "io.cost is off".to_owned(),
     }

@@ -1,6 +1,6 @@
 //! io.cost of a disk, set through the files of the root of cgroup v2, with guards that put back what was there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cgroup::{Hierarchy, Version};
 use crate::file::{read_some, write};
@@ -72,10 +72,20 @@ impl IoCost {
 pub(crate) fn settings_of(number: &str, roots: &Roots) -> [String; 2] {
     let mount = crate::cgroup::detect(roots).0.filter(|found| found.version == Version::V2).map(|found| found.mount);
     ["io.cost.model", "io.cost.qos"].map(|file| {
-        let text = mount.as_ref().and_then(|mount| read_some(&mount.join(file))).unwrap_or_default();
-        let of_disk = text.lines().find_map(|line| line.strip_prefix(number)?.strip_prefix(' '));
-        of_disk.map(put_back).unwrap_or_default()
+        let line = mount.as_ref().and_then(|mount| line_of(&mount.join(file), number));
+        line.map(|line| put_back(&line)).unwrap_or_default()
     })
+}
+
+/// What a file of the root group says of a disk, without its number.
+pub(crate) fn line_of(file: &Path, number: &str) -> Option<String> {
+    let text = read_some(file)?;
+    text.lines().find_map(|line| line.strip_prefix(number)?.strip_prefix(' ')).map(str::to_owned)
+}
+
+/// Whether the text of `io.cost.qos` enables it.
+pub(crate) fn is_enabled(qos: &str) -> bool {
+    qos.split(' ').any(|word| word == "enable=1")
 }
 
 /// What restores a line of the kernel's files: the parameters of one that the kernel chose itself would become the user's.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::Nanos;
-use dumbwaiter_text::units::{BareTime, time};
+use dumbwaiter_controllers::{KernelControls, WbtTarget};
 
 use crate::port::Reading;
 use crate::tunables::MOVABLE_TUNABLES;
@@ -12,8 +11,6 @@ use crate::tunables::MOVABLE_TUNABLES;
 const WBT: &str = "wbt_lat_usec";
 /// The scheduler that switches write-back throttling off.
 const WITHOUT_WBT: &str = "bfq";
-/// The longest target of write-back throttling.
-const WBT_MAX: Nanos = Nanos::from_secs(10);
 
 /// A candidate as a configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,33 +24,33 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads a name: a scheduler, which `+wbt=off` or `+wbt=TIME` may follow. The error says what was expected.
+    /// Reads a name: a scheduler, which `+wbt=off` or `+wbt=TIME` may follow, as everywhere. The error says what was expected.
     pub fn parse(name: &str) -> Result<Wanted, String> {
-        let (scheduler, stage) = name.split_once('+').map_or((name, None), |(first, rest)| (first, Some(rest)));
+        let (scheduler, controls) = KernelControls::split(name);
+        let fail = |why: String| format!("\"{name}\": {why}");
         if scheduler.is_empty() || !scheduler.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
             return Err(format!("\"{name}\" is not a scheduler name; expected one such as mq-deadline"));
         }
-        let wbt_us = stage.map(|stage| wbt_of(name, stage)).transpose()?;
-        if wbt_us.is_some() && scheduler == WITHOUT_WBT {
-            return Err(format!("\"{name}\": bfq switches write-back throttling off; name it alone"));
+        let controls = controls.map(KernelControls::parse).transpose().map_err(fail)?.unwrap_or_default();
+        if (KernelControls { wbt: None, ..controls }) != KernelControls::default() {
+            return Err(fail(
+                "the pilot changes the scheduler and write-back throttling (+wbt=off, +wbt=TIME); what divides a drive among \
+                 groups (io.cost, io.max) is not judged by throughput or mean latency: `compare --on` tries it"
+                    .to_owned(),
+            ));
         }
+        let wbt_us = match controls.wbt {
+            None => None,
+            Some(_) if scheduler == WITHOUT_WBT => {
+                return Err(fail("bfq switches write-back throttling off; name it alone".to_owned()));
+            }
+            Some(WbtTarget::Default) => {
+                return Err(fail("name the scheduler alone for the target as found".to_owned()));
+            }
+            Some(WbtTarget::Off) => Some(0),
+            Some(WbtTarget::Us(us)) => Some(us),
+        };
         Ok(Wanted { name: name.to_owned(), scheduler: scheduler.to_owned(), wbt_us })
-    }
-}
-
-/// The target, µs, of what follows the scheduler.
-fn wbt_of(name: &str, stage: &str) -> Result<u64, String> {
-    match stage.strip_prefix("wbt=") {
-        Some("off") => Ok(0),
-        Some(text) => {
-            let target = time(text, BareTime::Refused).map_err(|e| format!("\"{name}\": wbt: {e}"))?;
-            let fits = target >= Nanos::from_us(1) && target <= WBT_MAX;
-            fits.then_some(target.0 / 1000).ok_or_else(|| format!("\"{name}\": expected wbt=off or 1us to 10s"))
-        }
-        None => Err(format!(
-            "\"{name}\": the pilot changes the scheduler and write-back throttling (+wbt=off, +wbt=TIME); what divides a drive \
-             among groups (io.cost, io.max) is not judged by throughput or mean latency: `compare --on` tries it"
-        )),
     }
 }
 
@@ -226,7 +223,8 @@ mod tests {
         let said = |name: &str| Wanted::parse(name).unwrap_err();
         assert!(said("none+io.cost").contains("compare --on"));
         assert!(said("bfq+wbt=off").contains("bfq switches write-back throttling off"));
-        assert!(said("none+wbt=5").contains("unit") && said("none+wbt=1m").contains("1us to 10s"));
+        assert!(said("none+wbt=5").contains("such as 75ms") && said("none+wbt=2m").contains("up to a minute"));
+        assert!(said("none+wbt").contains("alone for the target as found"));
         assert!(said("../x").contains("not a scheduler name") && said("+wbt=off").contains("not a scheduler name"));
         assert_eq!(Wanted::parse("none+wbt=500us").unwrap().wbt_us, Some(500));
     }

@@ -81,6 +81,7 @@ fn verdict(rankings: &[&Ranking]) -> Verdict {
         brief: String::new(),
         trades: lines,
         next: next(&found, rankings),
+        enough_s: slowest(rankings).filter(|_| found.decision == Decision::TooShort).and_then(|r| r.verdict.enough_s),
         gain: pick.map(|_| [mean(|of| of.gain), least, mean(|of| of.at_most)]),
         may_be_better_by: (found.decision != Decision::Change).then_some(most),
         more_runs_help: found.decision != Decision::Depends && rankings.iter().any(|r| r.verdict.more_runs_help),
@@ -147,7 +148,7 @@ fn because(found: &ClassAnswer, rankings: &[&Ranking], alternatives: &[OnModels]
             format!("a change pays on {}, where {rate}, and not on the others", list(&names(Decision::Change)))
         }
         (Decision::TooShort, _) => {
-            let short = rankings.iter().find(|r| r.verdict.decision == Decision::TooShort);
+            let short = slowest(rankings);
             short.map_or(String::new(), |r| format!("{}: {}", r.device, r.verdict.because))
         }
         _ => "on none of them another is shown to be better by a useful amount".to_owned(),
@@ -158,16 +159,15 @@ fn next(found: &ClassAnswer, rankings: &[&Ranking]) -> Option<String> {
     match found.decision {
         Decision::Depends => Some("settle it on yours: dumbwaiter compare --on /dev/sdX".to_owned()),
         // What does for all: the longest.
-        Decision::TooShort => {
-            rankings.iter().filter_map(|r| r.verdict.next.clone()).max_by_key(|next| seconds_in(next))
-        }
+        Decision::TooShort => slowest(rankings).and_then(|r| r.verdict.next.clone()),
         _ => None,
     }
 }
 
-/// The seconds of `--duration 45s would do`; 0 of another text.
-fn seconds_in(next: &str) -> u64 {
-    next.split(' ').find_map(|word| word.strip_suffix('s')?.parse().ok()).unwrap_or(0)
+/// Of the models on which the runs are too short, the one that needs the longest.
+fn slowest<'a>(rankings: &[&'a Ranking]) -> Option<&'a Ranking> {
+    let short = rankings.iter().copied().filter(|r| r.verdict.decision == Decision::TooShort);
+    short.max_by(|a, b| a.verdict.enough_s.unwrap_or(0.0).total_cmp(&b.verdict.enough_s.unwrap_or(0.0)))
 }
 
 /// One model in a line: what it says alone, and what the pick does there.
@@ -187,16 +187,5 @@ fn line(ranking: &Ranking, pick: Option<&OnModels>) -> String {
             }
         ),
         None => format!("{head} ({})", verdict.certainty),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_class_asks_for_what_its_slowest_model_needs() {
-        let nexts = ["--duration 8s would do", "--duration 120s would do", "more of the recorded load would do"];
-        assert_eq!(nexts.map(seconds_in), [8, 120, 0]);
     }
 }

@@ -46,6 +46,9 @@ pub struct Verdict {
     /// What would settle it, where the runs are too short.
     #[serde(default)]
     pub next: Option<String>,
+    /// Duration of a run that would do, s; `null` where the runs are long enough, or where only more of a recorded load would do.
+    #[serde(default)]
+    pub enough_s: Option<f64>,
     /// How much more the recommended scheduler, or the best alternative, is worth than the incumbent (natural logarithm of latency): as
     /// it looks, at least and at most.
     #[serde(default)]
@@ -157,6 +160,7 @@ impl Verdict {
             frontier: frontier(field, found, axes),
             rate: Rates::words(&field.objective.rates),
             next: words.next(),
+            enough_s: found.short.as_ref().and_then(|short| short.seconds),
             gain: shown.map(|of| [of.gain, of.lo, of.hi].map(rounded)),
             load_kind: error.map(|error| error.load),
             model_error: error.and_then(|error| error.of_differences).map(|of| rounded(of.worth)),

@@ -232,6 +232,27 @@ fn a_few_requests_are_too_short_to_tell() {
 }
 
 #[test]
+fn a_class_that_is_too_short_asks_for_what_its_slowest_model_needs() {
+    let on = |device: &str, reads: u64| {
+        let template = template(reads);
+        let each =
+            [("alpha", 900.0), ("beta", 300.0)].into_iter().flat_map(|(name, us)| (0..3).map(move |s| (name, us, s)));
+        let mut runs: Vec<RunResult> =
+            each.map(|(name, us, seed)| run(&template, name, seed, us + seed as f64, 90.0)).collect();
+        runs.iter_mut().for_each(|run| run.device = device.to_owned());
+        crate::rank(&runs, Goal::Balanced).remove(0)
+    };
+    let rankings = [on("one", 8), on("two", 2), on("three", 4)];
+    // For 200 requests, in steps of 5 s up to a minute, then of 30 s.
+    assert_eq!([0, 1, 2].map(|i: usize| rankings[i].verdict.enough_s), [25.0, 120.0, 50.0].map(Some));
+    let models: Vec<String> = rankings.iter().map(|ranking| ranking.device.clone()).collect();
+    let (_, class) = crate::class_verdict::verdicts("hdd", &models, &rankings).remove(0);
+    assert_eq!((class.decision, class.enough_s), (Decision::TooShort, Some(120.0)));
+    assert_eq!(class.next.as_deref(), Some("--duration 120s would do"));
+    assert!(class.because.starts_with("two: only 2 requests"), "{}", class.because);
+}
+
+#[test]
 fn a_row_says_in_how_much_of_a_run_bfq_raised_tasks_that_had_begun() {
     use dumbwaiter_measure::TaskStats;
     let mut runs = runs_of(&vec![vec![(100.0, 1.0), (101.0, 1.0)], vec![(60.0, 1.0), (61.0, 1.0)]]);

@@ -21,8 +21,8 @@ pub(crate) struct About {
     pub(crate) scheduler: String,
     pub(crate) queue: BTreeMap<String, String>,
     pub(crate) depth: u32,
-    /// The depth that the driver tells (SCSI), which wbt then takes.
-    pub(crate) told_depth: Option<u32>,
+    /// The depth that the driver reports (SCSI), which wbt then takes.
+    pub(crate) reported_depth: Option<u32>,
     pub(crate) hw_queues: u32,
     pub(crate) kernel: String,
     pub(crate) cpus: u32,
@@ -59,7 +59,7 @@ impl About {
             scheduler: queue.schedulers()?.0,
             queue: queue.attributes(),
             depth: depth.unwrap_or(128),
-            told_depth: read_some(&disk.join("device/queue_depth")).and_then(|text| text.parse().ok()),
+            reported_depth: read_some(&disk.join("device/queue_depth")).and_then(|text| text.parse().ok()),
             hw_queues: hardware.len().max(1) as u32,
             kernel: read_some(&roots.proc.join("sys/kernel/osrelease")).unwrap_or_default(),
             cpus: online,

@@ -9,7 +9,7 @@ use crate::{Error, Roots};
 use crate::recording::about::About;
 use crate::recording::controllers::{Controllers, Seen, name_charged, rows_of};
 use crate::recording::event::{Event, Kind};
-use crate::recording::groups::{Groups, ToldByProbes};
+use crate::recording::groups::{Groups, ProbedChanges};
 use crate::recording::options::{Method, Options, Summary};
 use crate::recording::pages::Pages;
 use crate::recording::probes::Probes;
@@ -59,7 +59,7 @@ pub fn record(
     drop(instance);
     let sees = probes.as_ref().is_some_and(|probes| probes.see_dispatches);
     let method = if sees { Method::Probes } else { Method::Issues };
-    let told = ToldByProbes {
+    let probed = ProbedChanges {
         weights: probes.as_ref().is_some_and(|probes| probes.has("weight")),
         limits: probes.as_ref().is_some_and(|probes| probes.has("limit")),
     };
@@ -80,7 +80,7 @@ pub fn record(
     }
     if options.dispatch {
         if let Some(groups) = &mut groups {
-            groups.leave_to_probes(told);
+            groups.leave_to_probes(probed);
         }
         dispatch_recording((&events, seen), (&about, &controllers), groups.as_ref(), options, &mut summary)?;
     } else {

@@ -139,7 +139,7 @@ fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary
             Some(Method::Probes) => "probes",
             _ => "inferred from issues",
         },
-        "device": { "kind": about.name, "attributes": { "hw_queue_depth": about.depth, "submit_queues": about.hw_queues, "queue_depth": about.told_depth } },
+        "device": { "kind": about.name, "attributes": { "hw_queue_depth": about.depth, "submit_queues": about.hw_queues, "queue_depth": about.reported_depth } },
         "queue": queue,
         // As it is now: nobody sets it for a real drive after its scheduler was attached.
         "rotational_at_attach": about.queue.get("rotational").is_some_and(|value| value == "1"),

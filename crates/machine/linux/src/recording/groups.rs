@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::Roots;
 use crate::cgroup::{Version, detect};
 use crate::file::read_some;
-use crate::io_cost::settings_of;
+use crate::io_cost::{is_enabled, settings_of};
 use serde_json::{Value, json};
 
 use crate::recording::about::About;
@@ -40,7 +40,7 @@ enum Change {
 
 /// Changes that probes tell at the moment when they are made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldByProbes {
+pub(crate) struct ProbedChanges {
     /// Weights of io.cost.
     pub(crate) weights: bool,
     /// Limits of io.max.
@@ -88,7 +88,7 @@ impl Groups {
     pub(crate) fn begin(about: &About, roots: &Roots) -> Option<Groups> {
         let hierarchy = detect(roots).0?;
         let number = format!("{}:{}", about.dev.0, about.dev.1);
-        let by_cost = settings_of(&number, roots)[1].split(' ').any(|word| word == "enable=1");
+        let by_cost = is_enabled(&settings_of(&number, roots)[1]);
         let mut groups = Groups::none(hierarchy.mount, hierarchy.version, number, by_cost);
         groups.first = groups.read();
         groups.last = groups.first.clone();
@@ -101,11 +101,11 @@ impl Groups {
     }
 
     /// Forgets the changes that probes told at the moment when they were made.
-    pub(crate) fn leave_to_probes(&mut self, told: ToldByProbes) {
+    pub(crate) fn leave_to_probes(&mut self, probed: ProbedChanges) {
         let by_cost = self.by_cost;
         self.changes.retain(|(_, change)| match change {
-            Change::Weight(..) => !(told.weights && by_cost),
-            Change::Limits(..) => !told.limits,
+            Change::Weight(..) => !(probed.weights && by_cost),
+            Change::Limits(..) => !probed.limits,
             _ => true,
         });
     }

@@ -65,6 +65,12 @@ impl Candidate {
         Candidate { scheduler, nr_requests: None, queue_depth: None, read_ahead_kb: None }
     }
 
+    /// The candidate with one setting more.
+    pub fn with(mut self, setting: &Setting, value: i128) -> Candidate {
+        self.set(setting, value);
+        self
+    }
+
     /// Settings that are not the defaults.
     pub(crate) fn settings(&self) -> usize {
         let limits = [self.nr_requests, self.queue_depth, self.read_ahead_kb];

@@ -17,7 +17,7 @@ use super::trial::RemoteTrial;
 use crate::classes::another_of_class;
 use crate::models::models;
 use crate::plan::OVERHEAD;
-use crate::{About, Cell, Failure, Stack};
+use crate::{About, Cell, Failure, Stack, World};
 
 /// Length of a run in percent, and what a candidate sets of the queue and the host.
 type Length = (u32, Option<u32>, Option<u32>, Option<u32>);
@@ -65,14 +65,14 @@ fn incumbent(
 }
 
 impl DeviceSearch {
-    /// A search on `device`, in a world that describes itself as `about`. `budget`: time for its runs.
+    /// A search on `device`, in a world and what it says of itself. `budget`: time for its runs.
     ///
     /// # Errors
     /// No scheduler to search, or a budget below the smallest search.
     pub(super) fn new(
         load: &Arc<Prepared>,
         device: &str,
-        about: &About,
+        (about, world): (&About, &dyn World),
         goal: Goal,
         options: &TuneOptions,
         budget: Option<Nanos>,
@@ -90,8 +90,12 @@ impl DeviceSearch {
         // Of NVMe drives the depth cannot be set.
         let depth = model.filter(|_| place.disk.starts_with("sd")).map(|model| model.facts().depth);
         let stack = about.stacks.first().copied().unwrap_or(Stack::Simulated);
-        let controllers = !about.real || stack == Stack::Kernel;
-        let settable = Settable { sata_depth: depth, controllers, read_ahead: !about.real };
+        // What this kernel has not is not searched.
+        let takes = |spec: SchedulerSpec| {
+            let engine = about.real && stack != Stack::Kernel;
+            !engine && world.supports(&Cell::of(load, device, stack, spec)).is_ok()
+        };
+        let settable = Settable { sata_depth: depth, read_ahead: !about.real, takes: &takes };
         let spaces: Vec<Space> = schedulers.iter().map(|spec| space(spec, scenario, settable)).collect();
         let another = if about.real { None } else { another_of_class(device) };
         let incumbent = incumbent(options, about.real, &place, &schedulers);

@@ -1,6 +1,6 @@
 //! Search space: schedulers, their settings, and limits of the queue.
 
-use dumbwaiter_advise::tune::{Range, Setting, Space};
+use dumbwaiter_advise::tune::{Candidate, Range, Setting, Space};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::{Choice, find};
 
@@ -50,19 +50,19 @@ pub(super) fn schedulers(
 }
 
 /// What can be set beside the scheduler.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Settable {
+#[derive(Clone, Copy)]
+pub(super) struct Settable<'a> {
     /// Depth of a SATA drive.
     pub(super) sata_depth: Option<u32>,
-    /// Write-back throttling and io.cost.
-    pub(super) controllers: bool,
     /// Read-ahead.
     pub(super) read_ahead: bool,
+    /// Whether a stack can run: a kernel may lack a controller.
+    pub(super) takes: &'a dyn Fn(SchedulerSpec) -> bool,
 }
 
 /// The search space of a scheduler: its settings that matter, limits of the queue that can be set, and what stands before it where
 /// the load passes it.
-pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, settable: Settable) -> Space {
+pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, settable: Settable<'_>) -> Space {
     let searched = find(&spec.name).map_or(&[][..], |entry| entry.searched());
     let free = searched.iter().filter(|s| !spec.tunables.contains_key(s.name));
     let mut ranges: Vec<Range> =
@@ -71,9 +71,8 @@ pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, settable: Settabl
     if spec.name != "none" && scenario.nr_requests.is_none() {
         ranges.push(Range { setting: Setting::NrRequests, values: NR_REQUESTS.to_vec() });
     }
-    if settable.controllers {
-        ranges.extend(before(spec, scenario));
-    }
+    let stack = |range: &Range| Candidate::of(spec.clone()).with(&range.setting, range.values[0]).scheduler;
+    ranges.extend(before(spec, scenario).into_iter().filter(|range| (settable.takes)(stack(range))));
     if settable.read_ahead && scenario.host.read_ahead_kb.is_none() && scenario.reads_through_cache() {
         ranges.push(Range { setting: Setting::ReadAheadKb, values: READ_AHEAD_KB.to_vec() });
     }
@@ -95,4 +94,32 @@ fn before(spec: &SchedulerSpec, scenario: &Scenario) -> Vec<Range> {
     let wbt = throttles.then(|| Range { setting: Setting::WbtUs, values: WBT_US.to_vec() });
     let io_cost = shares.then(|| Range { setting: Setting::IoCost, values: vec![1] });
     wbt.into_iter().chain(io_cost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCENARIO: &str = "[[tenant]]\nname = \"a\"\nweight = 300\n[[tenant.task]]\nname = \"w\"\nrw = \"write\"\ndirect = false\n\
+                            [[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"r\"\nrw = \"read\"\ndirect = false\n";
+
+    /// What is searched of a scheduler, by the names of its settings.
+    fn searched(scheduler: &str, kernel: &str, takes: &dyn Fn(SchedulerSpec) -> bool) -> Vec<Setting> {
+        let scenario = Scenario::from_toml(&format!("{kernel}{SCENARIO}"), "s.toml").unwrap();
+        let settable = Settable { sata_depth: None, read_ahead: true, takes };
+        let space = space(&SchedulerSpec::parse(scheduler).unwrap(), &scenario, settable);
+        let beside = |setting: &Setting| matches!(setting, Setting::WbtUs | Setting::IoCost | Setting::ReadAheadKb);
+        space.ranges.into_iter().map(|range| range.setting).filter(beside).collect()
+    }
+
+    #[test]
+    fn what_stands_before_a_scheduler_is_searched_where_the_load_passes_it_and_the_kernel_has_it() {
+        use Setting::{IoCost, ReadAheadKb, WbtUs};
+        assert_eq!(searched("none", "", &|_| true), [WbtUs, IoCost, ReadAheadKb]);
+        assert_eq!(searched("bfq", "", &|_| true), [ReadAheadKb], "it switches one off, and has weights of its own");
+        assert_eq!(searched("none+wbt=off", "", &|_| true), [IoCost, ReadAheadKb], "what is given stays");
+        assert_eq!(searched("none", "[kernel]\nwbt = \"off\"\n", &|_| true), [IoCost, ReadAheadKb]);
+        // A kernel without io.cost: the rest is searched all the same.
+        assert_eq!(searched("none", "", &|stack| stack.controls.io_cost.is_none()), [WbtUs, ReadAheadKb]);
+    }
 }

@@ -53,7 +53,8 @@ impl Tuner {
         };
         // The devices share the budget.
         let budget = options.budget.runs.map(|runs| Nanos(runs.0 / devices.len().max(1) as u64));
-        let search = |device: &String| DeviceSearch::new(&load, device, &about, experiment.goal, options, budget);
+        let search =
+            |device: &String| DeviceSearch::new(&load, device, (&about, world), experiment.goal, options, budget);
         let tuning = Tuning {
             schema: TUNE_SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -9,7 +9,7 @@ pub(crate) use rows::{Seen, name_charged, rows_of};
 use serde_json::{Map, Value, json};
 
 use crate::Roots;
-use crate::io_cost::settings_of;
+use crate::io_cost::{is_enabled, settings_of};
 use crate::recording::about::About;
 use crate::recording::event::Kind;
 use crate::recording::groups::Groups;
@@ -34,12 +34,15 @@ impl Controllers {
         let [model, qos] = settings_of(&number, roots);
         let wbt = about.queue.get("wbt_lat_usec").is_some_and(|target| target.parse().is_ok_and(|us: u64| us > 0));
         let limited = groups.is_some_and(Groups::are_limited);
-        let cost = qos.split(' ').any(|word| word == "enable=1");
+        let cost = is_enabled(&qos);
         let all = [(Controller::Wbt, wbt), (Controller::IoMax, limited), (Controller::IoCost, cost)];
         let mut in_force: Vec<Controller> = all.iter().filter(|(_, there)| *there).map(|(of, _)| *of).collect();
         if about.is_partition() && !in_force.is_empty() {
             let names: Vec<&str> = in_force.iter().map(|of| of.name()).collect();
-            notes.push(format!("not recorded: {}: it decides for the whole disk; record that", names.join(", ")));
+            notes.push(format!(
+                "not recorded: {}: controllers decide for the whole disk; record that",
+                names.join(", ")
+            ));
             in_force.clear();
         }
         Controllers { in_force, number, disk: about.name.clone(), of_dev: about.filter(), model, qos }
