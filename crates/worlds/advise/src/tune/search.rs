@@ -308,12 +308,17 @@ impl Search {
     fn claims(&self, round: usize, candidate: usize, ranking: &Ranking) -> (Claim, Vec<Claim>) {
         let (a, b) = (self.runs_of(round, self.incumbent), self.runs_of(round, candidate));
         let of = |metric: Metric| Claim::of(metric, &ranking.focus, &a, &b);
-        // The figure that ranks; where that is no more than chance, the mean latency or the throughput if it is more.
+        // The figure that ranks, unless it is no more than chance, or another brings twice as much.
         let figures = [ranking.metric, Metric::FocusMean, Metric::MbPerS];
-        let better = |metric: &Metric| of(*metric).better_by(*metric) > 0.0;
-        let sure = |metric: &Metric| better(metric) && of(*metric).p.is_none_or(|p| p <= SIGNIFICANCE);
-        let found = figures.iter().copied().find(sure).or_else(|| figures.iter().copied().find(better));
-        let main = found.unwrap_or(ranking.metric);
+        let brings = |metric: Metric| Some(of(metric).better_by(metric)).filter(|better| *better > 0.0);
+        let sure = |metric: Metric| brings(metric).filter(|_| of(metric).p.is_none_or(|p| p <= SIGNIFICANCE));
+        let most =
+            figures.iter().filter_map(|metric| Some((*metric, sure(*metric)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+        let main = match most {
+            Some((_, most)) if sure(ranking.metric).is_some_and(|own| 2.0 * own >= most) => ranking.metric,
+            Some((metric, _)) => metric,
+            None => figures.into_iter().find(|metric| brings(*metric).is_some()).unwrap_or(ranking.metric),
+        };
         let others = [
             Metric::StartUp,
             Metric::DroppedFrames,

@@ -252,6 +252,38 @@ fn elsewhere(a_there: f64) -> TunedDevice {
 }
 
 #[test]
+fn the_claim_is_of_the_figure_that_brings_the_gain() {
+    // By how much `c` changes the p99 and the throughput, and the figure that is named.
+    for (latency, rate, named) in [(0.97, 2.0, "mb_per_s"), (0.6, 1.2, "focus_p99_us"), (1.0, 1.5, "mb_per_s")] {
+        let template = template(1200);
+        let mut search = Search::new(&spaces()[..1], None, TunePlan::of(12, LoadKind::default()), Goal::Balanced, 1);
+        loop {
+            let trials = search.next_trials();
+            if trials.is_empty() {
+                break;
+            }
+            for trial in trials {
+                let candidate = search.candidate(trial.candidate).clone();
+                let mut run = Nature { a: 0.0, b: 0.0, scatter: 0.001, seed: 1 }.run(&template, &candidate, &trial);
+                if candidate.scheduler.tunables.contains_key("c") {
+                    run.mb_per_s *= rate;
+                    for of in [&mut run.read.latency_us, &mut run.latency_us] {
+                        (of.p99, of.p95, of.mean) = (of.p99 * latency, of.p95 * latency, of.mean * latency);
+                    }
+                }
+                search.record(&trial, run);
+            }
+        }
+        let choice = search.choice().unwrap();
+        assert_eq!(
+            (choice.outcome, choice.claim.unwrap().metric.as_str()),
+            (Outcome::Better, named),
+            "{latency} {rate}"
+        );
+    }
+}
+
+#[test]
 fn a_recommendation_says_what_another_drive_of_the_class_shows() {
     let of = |found: &TunedDevice| found.another_drive.as_ref().unwrap().outcome;
     let (same, other, none) = (elsewhere(-0.4), elsewhere(0.5), elsewhere(0.0));
