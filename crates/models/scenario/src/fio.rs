@@ -15,7 +15,7 @@ use dumbwaiter_workloads::generate::Extent;
 use crate::file::{check_text, read_text};
 use crate::names::DistinctNames;
 use crate::validate::DRIVES_MAX;
-use crate::{Error, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
+use crate::{Error, Profile, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -51,6 +51,9 @@ impl Scenario {
         read: &dyn Fn(&str) -> Result<String, Error>,
         environment: Environment<'_>,
     ) -> Result<Vec<String>, Error> {
+        if let Some(path) = self.host.profile.file() {
+            self.host.profile = Profile::from_toml(&read(path)?, path)?;
+        }
         let (mut warnings, own) = (Vec::new(), self.drives);
         for tenant in &mut self.tenants {
             let mut resolved = Vec::new();

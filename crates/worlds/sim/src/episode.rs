@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dumbwaiter_block::{Handover, Setup};
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::Control;
+use dumbwaiter_scenario::HostCosts;
 use dumbwaiter_schedulers::Choice;
 
 use crate::experiment::{Error, start};
@@ -14,7 +15,7 @@ use crate::run::{Period, PeriodEnd, Run};
 /// A run in progress under one of several schedulers.
 pub struct Episode<'a> {
     run: Run<'a>,
-    profile: host::Profile,
+    profile: HostCosts,
     setup: Setup,
     choices: Arc<[Choice]>,
     current: usize,

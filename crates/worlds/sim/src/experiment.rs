@@ -8,7 +8,7 @@ use dumbwaiter_experiment::{BlockDevice, CellResult, Control, replacements};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
-use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::{HostCosts, Scenario};
 use dumbwaiter_scenario::load::{RunLimit, applications};
 use dumbwaiter_schedulers::Choice;
 
@@ -19,6 +19,9 @@ use crate::run::{Replacement, Run, RunParts};
 /// Why a scenario could not be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] dumbwaiter_scenario::Error),
     /// The load could not be built.
     #[error(transparent)]
     Load(#[from] dumbwaiter_scenario::load::Error),
@@ -64,7 +67,7 @@ pub struct Prepared {
 impl Prepared {
     /// Surveys the traces of the scenario.
     pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
-        host_profile(&scenario.host.profile)?;
+        scenario.host.profile.costs()?;
         Ok(Prepared { load: dumbwaiter_scenario::load::Prepared::new(scenario)? })
     }
 
@@ -131,7 +134,7 @@ pub(crate) struct Started<'a> {
     tasks: Vec<TaskSpec>,
     tenants: Vec<TenantSpec>,
     seed: u64,
-    pub(crate) profile: host::Profile,
+    pub(crate) profile: HostCosts,
     cpus: u16,
     notes: Vec<String>,
 }
@@ -159,7 +162,7 @@ pub(crate) fn start<'a>(
         tenants: load.tenant_specs,
         tasks: load.task_specs,
     });
-    let profile = profile_of(&s.host)?;
+    let profile = costs_of(&s.host)?;
     let smt = uses_smt(&s.host, &profile);
     let legacy_link = facts.rotational || facts.depth <= 32;
     let cost = host::scheduler_cost(&profile, choice.entry().name);
@@ -211,32 +214,15 @@ const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
 /// Separates those of one drive from those of the next.
 const OF_NEXT_DRIVE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The host profile with this name; `default` is that of a current kernel.
-pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
-    if name == "default" {
-        return Ok(&host::R230_5_18);
-    }
-    host::PROFILES.into_iter().find(|p| p.name == name).ok_or_else(|| Error::Setting {
-        key: "host.profile",
-        value: name.into(),
-        expected: format!("default, {}", host::PROFILES.map(|p| p.name).join(", ")),
-    })
-}
-
-/// The host's profile, scaled to its clock.
-fn profile_of(host: &dumbwaiter_scenario::Host) -> Result<host::Profile, Error> {
-    let profile = host_profile(&host.profile)?;
-    let mut profile = host.cpu_mhz.map_or_else(|| profile.clone(), |mhz| profile.at(mhz));
-    if host.profile == "default" {
-        // The costs are of 5.18; the kernel is a current one.
-        profile.cpu_scheduler = host::CpuScheduler::Eevdf;
-    }
-    Ok(profile)
+/// The host's costs, scaled to its clock.
+fn costs_of(host: &dumbwaiter_scenario::Host) -> Result<HostCosts, Error> {
+    let costs = host.profile.costs()?;
+    Ok(host.cpu_mhz.map_or_else(|| (*costs).clone(), |mhz| costs.at(mhz)))
 }
 
 /// Do two CPUs share a core?
-fn uses_smt(host: &dumbwaiter_scenario::Host, profile: &host::Profile) -> bool {
-    host.smt.unwrap_or(profile.smt_from > 0 && host.cpus >= profile.smt_from)
+fn uses_smt(host: &dumbwaiter_scenario::Host, profile: &HostCosts) -> bool {
+    host.smt.unwrap_or(profile.smt_from_cpus > 0 && host.cpus >= profile.smt_from_cpus)
 }
 
 /// Is it a drive at a SATA port?
@@ -246,7 +232,7 @@ fn is_sata(model: &DeviceModel) -> bool {
 }
 
 /// The schedulers of the scenario's exchanges, in order.
-fn exchanges(s: &Scenario, setup: Setup, profile: &host::Profile) -> Result<Vec<Replacement>, Error> {
+fn exchanges(s: &Scenario, setup: Setup, profile: &HostCosts) -> Result<Vec<Replacement>, Error> {
     let all = replacements(s, setup).map_err(|(change, why)| Error::Setting {
         key: "change.scheduler",
         value: change.scheduler.to_string(),
@@ -270,7 +256,7 @@ fn config(s: &Scenario, model: &DeviceModel, choice: &Choice) -> Config {
         used_depth: depth,
         host_tags: is_sata(model).then_some(SATA_TAGS),
         single_queue: choice.scheduler(Setup::default()).traits().single_queue,
-        smt: host_profile(&s.host.profile).is_ok_and(|profile| uses_smt(&s.host, profile)),
+        smt: s.host.profile.costs().is_ok_and(|costs| uses_smt(&s.host, &costs)),
         cpus,
         hw_queues,
         max_sectors: facts.max_sectors.min(Limits::default().max_sectors),

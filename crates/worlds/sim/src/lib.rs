@@ -13,6 +13,6 @@ pub mod validate;
 mod world;
 
 pub use episode::Episode;
-pub use experiment::{Error, Prepared, host_profile};
+pub use experiment::{Error, Prepared};
 pub use run::{Period, PeriodEnd, Replacement, Run, RunOutput, RunParts};
 pub use world::Simulator;

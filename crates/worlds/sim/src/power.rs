@@ -6,18 +6,20 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_devices::{Counters, DeviceModel};
 use dumbwaiter_measure::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 
-use crate::host::{Activity, Profile, R230_5_15, R230_5_18, Spent};
+use dumbwaiter_scenario::HostCosts;
+
+use crate::host::{Activity, Spent};
 use crate::run::RunOutput;
 
 /// The power model of a profile's machine, if known for `cpus` logical CPUs.
-fn host_power(profile: &Profile, cpus: u16) -> Option<&'static HostPower> {
-    let known = profile.name == R230_5_15.name || profile.name == R230_5_18.name;
+fn host_power(profile: &HostCosts, cpus: u16) -> Option<&'static HostPower> {
+    let known = profile.power.as_deref() == Some("r230");
     (known && usize::from(cpus) <= R230.cpus).then_some(&R230)
 }
 
 /// Energy over the measured time, J, and its source; `None` if the constants of machine or device are unknown.
 pub(crate) fn joules(
-    profile: &Profile,
+    profile: &HostCosts,
     model: &DeviceModel,
     cpus: u16,
     outcome: &RunOutput,

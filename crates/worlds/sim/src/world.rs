@@ -8,7 +8,7 @@ use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failu
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, ChoiceError, Entry, Factory};
 
-use crate::experiment::{host_profile, run};
+use crate::experiment::run;
 
 /// Most pairs of a CPU and a hardware queue: state is kept for each.
 const CPU_QUEUES_MAX: u64 = 65_536;
@@ -77,7 +77,7 @@ impl World for Simulator {
         let Some(scenario) = cell.scenario() else {
             return Err(Refusal("a database runs on real devices only".into()));
         };
-        host_profile(&scenario.host.profile).map_err(|e| Refusal(e.to_string()))?;
+        scenario.host.profile.costs().map_err(|e| Refusal(e.to_string()))?;
         self.choice(&cell.scheduler).map_err(|e| Refusal(e.to_string()))?;
         let model = self.model(&cell.device)?;
         let cpus = u64::from(scenario.host.cpus.max(1));

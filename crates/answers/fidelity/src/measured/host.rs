@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use dumbwaiter_scenario::{Host, Scenario};
+use dumbwaiter_scenario::{Host, Profile, Scenario};
 
 use super::MeasuredError;
-use super::csv::{at, read_text};
+use super::csv::read_text;
 
 /// CPUs of a host of which nothing is said: those of the machine of the one study that is in such a table.
 const CPUS: u16 = 10;
@@ -17,29 +17,28 @@ const CPUS: u16 = 10;
 pub fn host(text: Option<&str>, cpus: Option<u16>) -> Result<Host, MeasuredError> {
     let mut host = Host { cpus: CPUS, ..Host::default() };
     if let Some(name) = text {
-        let section = if is_file(name) { section(Path::new(name))? } else { None };
-        match section {
-            Some(own) => host = own,
-            None => host.profile = name.to_owned(),
+        host.profile = Profile::Named(name.to_owned());
+        if host.profile.file().is_some() {
+            host = of_file(Path::new(name))?;
         }
+        host.profile.costs().map_err(|error| MeasuredError::Nothing(error.to_string()))?;
     }
     host.cpus = cpus.unwrap_or(host.cpus);
     Ok(host)
 }
 
-fn is_file(name: &str) -> bool {
-    name.contains('/') || Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"))
-}
-
-/// The `[host]` section of a file, if it has one.
-fn section(path: &Path) -> Result<Option<Host>, MeasuredError> {
-    let text = read_text(path)?;
+/// A file with a `[host]` section, or one that is a profile.
+fn of_file(path: &Path) -> Result<Host, MeasuredError> {
+    let (text, name) = (read_text(path)?, path.display().to_string());
+    let refused = |error: dumbwaiter_scenario::Error| MeasuredError::Nothing(error.to_string());
     if !text.lines().any(|line| line.trim() == "[host]") {
-        return Ok(None);
+        let profile = Profile::from_toml(&text, &name).map_err(refused)?;
+        return Ok(Host { cpus: CPUS, profile, ..Host::default() });
     }
-    let scenario = Scenario::from_toml(&text, &path.display().to_string());
-    let mut host = scenario.map_err(|error| at(path, 1, error.to_string()))?.host;
+    let mut scenario = Scenario::from_toml(&text, &name).map_err(refused)?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    scenario.resolve(&|own| dumbwaiter_scenario::read_text(&beside.join(own)), &|_| None).map_err(refused)?;
     let says_cpus = text.lines().any(|line| line.trim_start().starts_with("cpus"));
-    host.cpus = if says_cpus { host.cpus } else { CPUS };
-    Ok(Some(host))
+    let cpus = if says_cpus { scenario.host.cpus } else { CPUS };
+    Ok(Host { cpus, ..scenario.host })
 }

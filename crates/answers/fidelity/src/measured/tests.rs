@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_scenario::Profile;
 use dumbwaiter_sim::Simulator;
 
 use super::*;
@@ -276,7 +277,7 @@ fn a_fit_finds_the_parameter_that_made_the_figures() {
     let table = write(folder.path(), "made-up.csv", &text);
     let options = FitOptions {
         like: "null:0us?latency_ns=4000000&depth=64".to_owned(),
-        host: Host { profile: "free".to_owned(), ..host(None, Some(4)).unwrap() },
+        host: Host { profile: Profile::Named("free".to_owned()), ..host(None, Some(4)).unwrap() },
         figures: Vec::new(),
         parameters: vec!["latency_ns".to_owned()],
         scheduler: "none".to_owned(),

@@ -10,9 +10,9 @@ use orders::{ORDERS, Predictions};
 const NAME: &str = "icpe-2024";
 /// The study's numbers, in the form of `fidelity --measured`.
 const PUBLISHED: &str = include_str!("published.csv");
-/// The study's drive and host; the nearest model where they are not there.
+/// The study's drive, or the nearest model, and its host.
 const DRIVES: [&str; 2] = ["ssd:980pro-1tb", "ssd:nvme-tlc"];
-const HOSTS: [&str; 2] = ["icpe24", "default"];
+const HOST: &str = "icpe24";
 /// The study's processors.
 const CPUS: u16 = 10;
 /// By which factor predictions may be off: I/Os per second, p99 and processor time of one kind of readers, and of loads that
@@ -58,11 +58,10 @@ fn interference(effort: &Effort<'_>) -> Result<FigureResult, Error> {
 
 fn figure(name: &str, figures: &[&str], effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let drive = DRIVES.into_iter().find(|name| dumbwaiter_devices::load(name).is_ok()).unwrap_or(DRIVES[1]);
-    let profile = HOSTS.into_iter().find(|name| dumbwaiter_sim::host_profile(name).is_ok()).unwrap_or(HOSTS[1]);
     let refused = |error: dumbwaiter_fidelity::MeasuredError| Error::Case(error.to_string());
     let options = MeasuredOptions {
         devices: vec![(None, drive.to_owned())],
-        host: host(Some(profile), Some(CPUS)).map_err(refused)?,
+        host: host(Some(HOST), Some(CPUS)).map_err(refused)?,
         seconds: None,
         warmup: None,
         effort: effort.pick(1.0, 0.1),
@@ -88,7 +87,7 @@ fn figure(name: &str, figures: &[&str], effort: &Effort<'_>) -> Result<FigureRes
         }
     }
     out.notes.push(format!(
-        "on {drive}, with the host {profile} of {CPUS} CPUs; the orders are what the figures show, in our words"
+        "on {drive}, with the host {HOST} of {CPUS} CPUs; the orders are what the figures show, in our words"
     ));
     let mut notes: Vec<&String> = found.rows.iter().filter_map(|row| row.note.as_ref()).collect();
     notes.dedup();

@@ -37,7 +37,7 @@ impl Host {
         if !cold || warm == 0 {
             return warm;
         }
-        let (idle, table) = (self.cpus[cpu].idled, self.profile.cold_hooks);
+        let (idle, table) = (self.cpus[cpu].idled, &self.profile.cold_hooks_ns_percent);
         let above = table.iter().position(|(from, _)| *from > idle);
         warm * match above {
             Some(0) => 100,

@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::profile::{LockCost, LockUse};
+use dumbwaiter_scenario::LockCost;
+
+use super::costs::LockUse;
 
 /// Holders that decide how much of a hold is fetched from other CPUs.
 const REMEMBERED: usize = 16;

@@ -4,26 +4,24 @@
 
 mod activity;
 mod call;
+mod costs;
 mod hybrid;
 mod lock;
-mod profile;
 
 use dumbwaiter_block::{Nanos, Op, PollStats};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::SplitMix64;
 
 pub use dumbwaiter_scenario::Completion;
+use dumbwaiter_scenario::{CpuScheduler, HostCosts};
 
 use self::activity::Timeline;
 pub use self::activity::{Activity, Kind, PAIRS};
 pub use self::call::Arrival;
 pub(crate) use self::call::Step;
+pub use self::costs::{LockShape, LockUse, SchedulerCost, scheduler_cost};
 pub(crate) use self::hybrid::RingTime;
 use self::lock::Lock;
-pub use self::profile::{
-    Cooling, CpuScheduler, FREE, ICPE24, LockCost, LockShape, LockUse, PROFILES, Profile, R230_5_15, R230_5_18,
-    SchedulerCost, scheduler_cost,
-};
 
 /// Parts of what a turn costs more after the thread was away, in percent: the interrupt that wakes it, its way back to the
 /// application, the application. The rest falls to its next call.
@@ -99,7 +97,7 @@ pub(crate) struct Away {
 #[derive(Clone)]
 pub struct Host {
     /// Segments.
-    pub profile: Profile,
+    pub profile: HostCosts,
     cost: SchedulerCost,
     completion: Completion,
     cpus: Vec<Cpu>,
@@ -118,7 +116,7 @@ pub struct Host {
 
 impl Host {
     /// `cpus` logical CPUs; with `smt` two share a core. `legacy_link` adds the cost of SATA's driver.
-    pub fn new(profile: &Profile, cost: SchedulerCost, cpus: u16, smt: bool, legacy_link: bool, seed: u64) -> Host {
+    pub fn new(profile: &HostCosts, cost: SchedulerCost, cpus: u16, smt: bool, legacy_link: bool, seed: u64) -> Host {
         let mut profile = profile.clone();
         if legacy_link && profile.sub > 0 {
             profile.sub += 1500;
@@ -126,7 +124,6 @@ impl Host {
             profile.irq += 1000;
             profile.irq_warm += 1000;
         }
-        let cost = if profile.name == FREE.name { scheduler_cost(&profile, "none") } else { cost };
         let cpus = usize::from(cpus.max(1));
         let siblings = if smt && cpus > 1 && cpus.is_multiple_of(2) { cpus / 2 } else { 0 };
         Host {
@@ -147,7 +144,7 @@ impl Host {
 
     /// The scheduler was exchanged for one of this cost.
     pub fn set_scheduler_cost(&mut self, cost: Option<SchedulerCost>) {
-        if let Some(cost) = cost.filter(|_| self.profile.name != FREE.name) {
+        if let Some(cost) = cost {
             self.cost = cost;
         }
     }
