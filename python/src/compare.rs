@@ -188,6 +188,8 @@ impl Settings {
             queue_depth: keys.get("queue_depth", "a whole number")?,
             nr_requests: keys.get("nr_requests", "a whole number")?,
             read_ahead_kb: keys.get("read_ahead_kb", "a whole number")?,
+            host: keys.get("host", "a profile or its file")?,
+            cpus: keys.get("cpus", "a whole number")?,
             deadline: time("deadline", keys.any("deadline")?)?,
             duration: time("duration", keys.any("duration")?)?,
             warmup: time("warmup", keys.any("warmup")?)?,

@@ -79,6 +79,8 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
         queue_depth: args.queue_depth,
         nr_requests: args.nr_requests,
         read_ahead_kb: args.read_ahead_kb,
+        host: args.host.clone(),
+        cpus: args.cpus,
         deadline: input::time_if("--deadline", args.deadline.as_ref())?,
         duration: input::time_if("--duration", args.duration.as_ref())?,
         warmup: input::time_if("--warmup", args.warmup.as_ref())?,

@@ -108,7 +108,7 @@ fn beside_measured(args: &Fidelity, source: &str) -> Result<Ended> {
 }
 
 /// `MODEL`, or `FIGURE=MODEL`; a model may have settings, which have a `=` behind a `?`.
-fn device_of(text: &str) -> Result<(Option<String>, String)> {
+pub(crate) fn device_of(text: &str) -> Result<(Option<String>, String)> {
     let (figure, model) = match text.split_once('=') {
         Some((figure, model)) if !figure.contains('?') => (Some(figure.to_owned()), model),
         _ => (None, text),

@@ -13,6 +13,7 @@ mod devices;
 mod energy;
 mod fidelity;
 mod fit;
+mod host;
 mod input;
 mod io_cost;
 mod learn;
@@ -119,6 +120,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Tune(args) => tune::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(args),
+        Command::Host(args) => host::run(args),
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

@@ -72,6 +72,12 @@ pub(crate) struct Compare {
     /// KiB that the page cache reads ahead, in a simulation
     #[arg(long, value_name = "KIB", conflicts_with = "on")]
     pub(crate) read_ahead_kb: Option<u32>,
+    /// The simulated host: a profile of what an I/O costs its CPUs, or its file (see `dumbwaiter host`)
+    #[arg(long, value_name = "PROFILE|FILE", conflicts_with = "on")]
+    pub(crate) host: Option<String>,
+    /// CPUs of the simulated host
+    #[arg(long, value_name = "N", conflicts_with = "on", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) cpus: Option<u16>,
     /// Refuse an I/O whose predicted wait is longer than this, for tasks without a deadline in the scenario
     #[arg(long, value_name = "TIME")]
     pub(crate) deadline: Option<String>,

@@ -9,7 +9,7 @@ use super::Args;
 /// What each group is for, and its commands.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
     ("Decide", &["compare", "tune", "recommend", "report"]),
-    ("Look", &["schedulers", "devices", "trace", "fidelity", "reproduce"]),
+    ("Look", &["schedulers", "devices", "host", "trace", "fidelity", "reproduce"]),
     ("Run", &["serve", "ctl", "pilot", "record", "verify"]),
     ("Build", &["sweep", "learn", "bench", "completions", "man"]),
 ];

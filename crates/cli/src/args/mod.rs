@@ -7,6 +7,7 @@ mod destroy;
 mod devices;
 mod fidelity;
 mod groups;
+mod host;
 mod learn;
 mod pilot;
 mod real;
@@ -27,6 +28,7 @@ pub(crate) use self::destroy::*;
 pub(crate) use self::devices::*;
 pub(crate) use self::fidelity::*;
 pub(crate) use self::groups::command;
+pub(crate) use self::host::*;
 pub(crate) use self::learn::*;
 pub(crate) use self::pilot::*;
 pub(crate) use self::real::*;
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Schedulers(Schedulers),
     /// List the device models; show, validate or fit one
     Devices(Devices),
+    /// List the profiles of hosts; show one, or fit one to this machine
+    Host(Host),
     /// Inspect and convert block traces
     Trace(Trace),
     /// Check our schedulers against recordings of the kernel's

@@ -20,6 +20,7 @@ mod lock;
 pub mod loops;
 pub mod machine;
 pub mod meters;
+pub mod null_blk;
 mod owned;
 pub mod process;
 pub mod queue;

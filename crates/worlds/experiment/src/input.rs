@@ -10,7 +10,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_block::hint::{nearest, suggest};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::fio::{FioScenario, OF_MODEL, PARTS};
-use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
+use dumbwaiter_scenario::{Completion, Profile, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 use dumbwaiter_workloads::fio;
@@ -103,6 +103,10 @@ pub struct Overrides {
     pub nr_requests: Option<u32>,
     /// KiB that the page cache reads ahead.
     pub read_ahead_kb: Option<u32>,
+    /// The profile of the host: a shipped one or a file.
+    pub host: Option<String>,
+    /// CPUs of the host.
+    pub cpus: Option<u16>,
     /// The deadline of tasks whose scenario gives none.
     pub deadline: Option<Nanos>,
     /// Measured time.
@@ -470,6 +474,10 @@ impl Overrides {
         scenario.queue_depth = self.queue_depth.or(scenario.queue_depth);
         scenario.nr_requests = self.nr_requests.or(scenario.nr_requests);
         scenario.host.read_ahead_kb = self.read_ahead_kb.or(scenario.host.read_ahead_kb);
+        if let Some(text) = &self.host {
+            scenario.host.profile = Profile::read(text)?;
+        }
+        scenario.host.cpus = self.cpus.unwrap_or(scenario.host.cpus);
         for tenant in &mut scenario.tenants {
             tenant.deadline = tenant.deadline.or(self.deadline);
         }

@@ -8,8 +8,8 @@ use dumbwaiter_experiment::{BlockDevice, CellResult, Control, replacements};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
-use dumbwaiter_scenario::{HostCosts, Scenario};
 use dumbwaiter_scenario::load::{RunLimit, applications};
+use dumbwaiter_scenario::{HostCosts, Scenario};
 use dumbwaiter_schedulers::Choice;
 
 use crate::host::{self, Completion, Host};

@@ -37,7 +37,9 @@ pub use answer::{Compared, MeasuredAgainst};
 use case::{Case, Figures, Length};
 pub use case::{Clipped, Figures as MeasuredFigures};
 pub use error_table::error_table;
-pub use fit::{FitOptions, FittedDevice, FittedParameter, fit};
+pub use fit::{
+    FitOptions, FittedDevice, FittedHost, FittedParameter, HostFitOptions, KEPT_BACK, fit, fit_host, fit_host_to_table,
+};
 pub use host::host;
 pub use kind::LoadKind;
 pub use summary::{Errors, Group, MeasuredSummary, Order};

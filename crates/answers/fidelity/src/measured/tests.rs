@@ -306,3 +306,70 @@ fn the_table_of_errors_has_a_row_for_each_kind_of_load() {
         lines[1..].iter().map(|line| line.split(',').take(4).collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(kinds, ["cases.csv flash reads-of-one-drive 2", "cases.csv flash reads-beside-writes 6"]);
 }
+
+/// A table of what the simulator says of these cases on a host.
+fn simulated(cases: &[(&str, &str, u32, u32)], host: Host, device: &str) -> String {
+    let header = "figure,condition,scheduler,devices,role,rw,bs,iodepth,numjobs,iops,lat_mean_us,cpu_us_per_io\n";
+    let row = |(condition, scheduler, depth, jobs): &(&str, &str, u32, u32), figures: &str| {
+        format!("f,{condition},{scheduler},1,reads,randread,4k,{depth},{jobs},{figures}\n")
+    };
+    let asked = header.to_owned() + &cases.iter().map(|case| row(case, "100000,,")).collect::<String>();
+    let options = MeasuredOptions { devices: vec![(None, device.to_owned())], host, ..options() };
+    let found = measured_text(&asked, "asked", &options, &Simulator::new(2), &Control::default()).unwrap();
+    let figures = |row: &MeasuredAgainst| {
+        let f = &row.figures;
+        let known = [f.iops_predicted, f.mean_us_predicted, f.cpu_us_predicted].map(Option::unwrap);
+        known.map(|figure| figure.to_string()).join(",")
+    };
+    header.to_owned() + &cases.iter().zip(&found.rows).map(|(case, found)| row(case, &figures(found))).collect::<String>()
+}
+
+#[test]
+fn a_fit_finds_the_host_that_made_the_figures() {
+    let base = Profile::Named("icpe24".to_owned()).costs().unwrap();
+    let mut made = base.in_parts(150, 60, 220);
+    made.schedulers.insert("mq-deadline".to_owned(), dumbwaiter_scenario::SchedulerNs { read: 900, write: 1000 });
+    let of = |costs| Host { profile: Profile::Given(Arc::new(costs)), ..host(None, Some(4)).unwrap() };
+    let cases = [
+        ("sleeping", "none", 1, 1),
+        ("saturated", "none", 64, 1),
+        ("saturated", "mq-deadline", 64, 1),
+        ("4", "mq-deadline", 64, 4),
+        ("between kept back", "none", 4, 1),
+        ("3 kept back", "mq-deadline", 64, 3),
+    ];
+    let device = "null:0us?latency_ns=20000&depth=4096&queues=4";
+    let table = simulated(&cases, of(made), device);
+    let options = HostFitOptions {
+        host: of((*base).clone()),
+        devices: vec![(None, device.to_owned())],
+        figures: Vec::new(),
+        parameters: Vec::new(),
+        scheduler: "none".to_owned(),
+        name: "found".to_owned(),
+        notes: vec!["made up".to_owned()],
+    };
+    let fit = |options: &HostFitOptions| {
+        fit_host_to_table(&table, "made-up.csv", options, &Simulator::new(2), &Control::default())
+    };
+    let found = fit(&options).unwrap();
+    let value = |name: &str| found.parameters.iter().find(|p| p.name == name).map(|p| p.value);
+    for (name, expected) in
+        [("work_percent", 150.0), ("sleep_percent", 60.0), ("mq-deadline.read_ns", 900.0), ("lock_percent", 220.0)]
+    {
+        let value = value(name).unwrap_or_else(|| panic!("{name}: {:?}", found.parameters));
+        assert!((value / expected - 1.0).abs() < 0.15, "{name}: {value} for {expected}");
+    }
+    assert!(found.undetermined.contains(&"mq-deadline.write_ns".to_owned()), "{:?}", found.undetermined);
+    assert_eq!((found.fitted.len(), found.kept_back.len()), (4, 2));
+    for row in found.fitted.iter().chain(&found.kept_back) {
+        let ratios = [row.figures.iops_ratio, row.figures.cpu_ratio].map(Option::unwrap);
+        assert!(ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.08), "{}: {ratios:?}", row.condition);
+    }
+    let again = Profile::from_toml(&found.host_file, "found.toml").unwrap().costs().unwrap();
+    assert_eq!((again.name.as_str(), again.vary_percent), ("found", 15));
+    assert!(found.host_file.contains("# made up\n"), "{}", found.host_file);
+    let unknown = HostFitOptions { parameters: vec!["speed".to_owned()], ..options };
+    let error = fit(&unknown).unwrap_err().to_string();
+    assert!(error.starts_with("--parameters speed: expected some of work_percent, sleep_percent"), "{error}");
+}

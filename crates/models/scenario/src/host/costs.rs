@@ -162,42 +162,66 @@ pub struct Cooling {
 }
 
 impl HostCosts {
+    /// The profile as a file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a profile is a table of numbers and words")
+    }
+
     /// The same machine at another clock. What is not work of its CPUs stays: interrupt messages, and the transfers between cores.
     pub fn at(&self, mhz: u32) -> HostCosts {
-        let scaled = |ns: u64| ns * u64::from(self.mhz) / u64::from(mhz.max(1));
-        let c = self.cooling;
-        HostCosts {
-            u_out: scaled(self.u_out),
-            sub: scaled(self.sub),
-            sub_per_kib: scaled(self.sub_per_kib),
-            syscall: scaled(self.syscall),
-            issue: scaled(self.issue),
-            cpl: scaled(self.cpl),
-            cpl_warm: scaled(self.cpl_warm),
-            idle_exit: scaled(self.idle_exit),
-            irq: scaled(self.irq),
-            irq_warm: scaled(self.irq_warm),
-            switch_out: scaled(self.switch_out),
-            switch_in: scaled(self.switch_in),
-            cold: scaled(self.cold),
-            poll_gap: scaled(self.poll_gap),
-            cold_hybrid: scaled(self.cold_hybrid),
-            timer: scaled(self.timer),
-            timer_irq: scaled(self.timer_irq),
-            sqpoll: self.sqpoll.map(scaled),
-            reap: scaled(self.reap),
-            cooling: Cooling {
-                base: scaled(c.base),
-                growth: scaled(c.growth),
-                idle_base: scaled(c.idle_base),
-                idle_growth: scaled(c.idle_growth),
-                others: scaled(c.others),
-                ..c
-            },
-            schedulers_percent: scaled(self.schedulers_percent),
-            mhz,
-            ..self.clone()
+        let percent = |ns: u64| ns * u64::from(self.mhz) / u64::from(mhz.max(1));
+        let mut costs = self.clone();
+        costs.each_of_work(percent);
+        costs.each_of_sleep(percent);
+        HostCosts { schedulers_percent: percent(self.schedulers_percent), mhz, ..costs }
+    }
+
+    /// The same machine with these percentages of its work, of what its sleeps cost, and of what its locks cost.
+    pub fn in_parts(&self, work: u64, sleep: u64, lock: u64) -> HostCosts {
+        let mut costs = self.clone();
+        costs.each_of_work(|ns| ns * work / 100);
+        costs.each_of_sleep(|ns| ns * sleep / 100);
+        let LockCost { remote, waited, in_line } = &mut costs.lock;
+        for ns in [remote, waited, in_line] {
+            *ns = *ns * lock / 100;
         }
+        costs
+    }
+
+    /// Changes each segment of work.
+    fn each_of_work(&mut self, change: impl Fn(u64) -> u64) {
+        let HostCosts { u_out, sub, sub_per_kib, syscall, issue, cpl, cpl_warm, irq, irq_warm, .. } = self;
+        for ns in [u_out, sub, sub_per_kib, syscall, issue, cpl, cpl_warm, irq, irq_warm] {
+            *ns = change(*ns);
+        }
+        let HostCosts { poll_gap, timer, timer_irq, sqpoll, reap, .. } = self;
+        for ns in [poll_gap, timer, timer_irq, reap].into_iter().chain(sqpoll) {
+            *ns = change(*ns);
+        }
+    }
+
+    /// Changes each segment that a sleep adds.
+    fn each_of_sleep(&mut self, change: impl Fn(u64) -> u64) {
+        let HostCosts { idle_exit, switch_out, switch_in, cold, cold_hybrid, cooling, .. } = self;
+        let Cooling { base, growth, idle_base, idle_growth, others, .. } = cooling;
+        for ns in [idle_exit, switch_out, switch_in, cold, cold_hybrid, base, growth, idle_base, idle_growth, others] {
+            *ns = change(*ns);
+        }
+    }
+
+    /// What a scheduler's hooks cost: fitted to published latencies for the kernel's schedulers, estimates for the others.
+    pub fn scheduler(&self, name: &str) -> SchedulerNs {
+        let (read, write) = match name {
+            "none" => (0, 0),
+            "kyber" => (530, 600),
+            "bfq" => (1570, 1920),
+            "noop" => (300, 300),
+            // Sorted structures under one lock, as mq-deadline's.
+            _ => (520, 650),
+        };
+        let SchedulerNs { read, write } = self.schedulers.get(name).copied().unwrap_or(SchedulerNs { read, write });
+        let scaled = |ns: u64| ns * self.schedulers_percent / 100;
+        SchedulerNs { read: scaled(read), write: scaled(write) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Profiles of hosts: shipped ones, files, and tables in a scenario. A shipped one is a file too, which shows how to write them.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use dumbwaiter_block::hint::did_you_mean;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::{Table, Value};
 
 use super::HostCosts;
-use crate::Error;
+use crate::{Error, read_text};
 
 /// The shipped profiles. One may build on those before it.
 const SHIPPED: [(&str, &str); 6] = [
@@ -67,6 +68,18 @@ impl Profile {
             let line = key.and_then(|key| line_of(text, &key));
             Error::invalid(line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}")), reason)
         })
+    }
+
+    /// The shipped profile with this name, or that of a file.
+    ///
+    /// # Errors
+    /// A name that is neither, a file that cannot be read or is wrong.
+    pub fn read(text: &str) -> Result<Profile, Error> {
+        let named = Profile::Named(text.to_owned());
+        match named.file() {
+            Some(path) => Profile::from_toml(&read_text(Path::new(path))?, path),
+            None => named.costs().map(|_| named),
+        }
     }
 
     /// The file that it names, if it is no shipped one's name.

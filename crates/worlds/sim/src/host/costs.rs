@@ -1,6 +1,6 @@
 //! What schedulers cost a machine's CPUs, and how much of it is under their lock.
 
-use dumbwaiter_scenario::HostCosts;
+use dumbwaiter_scenario::{HostCosts, SchedulerNs};
 
 /// How often, and for how long, a scheduler takes its lock for an I/O, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,19 +84,15 @@ pub struct SchedulerCost {
     pub lock: LockShape,
 }
 
-/// Cost of a scheduler on a machine: fitted to published latencies for the kernel's schedulers, estimates for the others.
+/// Cost of a scheduler on a machine.
 pub fn scheduler_cost(profile: &HostCosts, name: &str) -> SchedulerCost {
-    let scaled = |ns: u64| ns * profile.schedulers_percent / 100;
-    let (read, write, lock) = match name {
-        _ if profile.schedulers_percent == 0 => (0, 0, LockShape::NONE),
-        "none" => (0, 0, LockShape::NONE),
-        "mq-deadline" => (520, 650, MQ_DEADLINE_LOCK),
-        "kyber" => (530, 600, LockShape::NONE),
-        "bfq" => (1570, 1920, BFQ_LOCK),
-        "noop" => (300, 300, WHOLE_LOCK),
-        // Sorted structures under one lock, as mq-deadline's.
-        _ => (520, 650, MQ_DEADLINE_LOCK),
+    let SchedulerNs { read, write } = profile.scheduler(name);
+    let lock = match name {
+        _ if profile.schedulers_percent == 0 => LockShape::NONE,
+        "none" | "kyber" => LockShape::NONE,
+        "bfq" => BFQ_LOCK,
+        "noop" => WHOLE_LOCK,
+        _ => MQ_DEADLINE_LOCK,
     };
-    let (read, write) = profile.schedulers.get(name).map_or((read, write), |own| (own.read, own.write));
-    SchedulerCost { read: scaled(read), write: scaled(write), lock }
+    SchedulerCost { read, write, lock }
 }

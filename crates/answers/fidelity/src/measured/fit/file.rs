@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use dumbwaiter_devices::DeviceModel;
 use serde_json::Value;
 
-use super::FittedDevice;
+use super::device::FittedDevice;
 use crate::measured::answer::MeasuredAgainst;
 use crate::measured::summary::Group;
 
@@ -23,8 +23,8 @@ pub(super) fn device_file(found: &FittedDevice, model: &DeviceModel, sources: &[
     groups(&mut text, "fitted", &found.fitted_errors);
     groups(&mut text, "kept back, and predicted", &found.kept_back_errors);
     let _ = writeln!(text, "#\n# Predicted by measured: IOPS, mean, p50, p95, p99");
-    rows(&mut text, "fitted", &found.fitted);
-    rows(&mut text, "kept back", &found.kept_back);
+    rows(&mut text, "fitted", &found.fitted, false);
+    rows(&mut text, "kept back", &found.kept_back, false);
     let list = if found.undetermined.is_empty() { "none".to_owned() } else { found.undetermined.join(", ") };
     let _ = writeln!(text, "#\n# Not determined by these loads: {list}\n");
     let description =
@@ -52,7 +52,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace(['"', '\\'], "'"))
 }
 
-fn groups(text: &mut String, title: &str, groups: &[Group]) {
+pub(super) fn groups(text: &mut String, title: &str, groups: &[Group]) {
     for group in groups {
         let errors: Vec<String> =
             group.errors.iter().map(|(name, e)| format!("{name} {:.0} %", e.median * 100.0)).collect();
@@ -61,11 +61,15 @@ fn groups(text: &mut String, title: &str, groups: &[Group]) {
     }
 }
 
-fn rows(text: &mut String, title: &str, rows: &[MeasuredAgainst]) {
+/// A line for each row; with `cpu` also processor time.
+pub(super) fn rows(text: &mut String, title: &str, rows: &[MeasuredAgainst], cpu: bool) {
     for row in rows.iter().filter(|row| row.was_run() && !row.total) {
         let f = &row.figures;
-        let ratios = [f.iops_ratio, f.mean_ratio, f.p50_ratio, f.p95_ratio, f.p99_ratio];
-        let ratios = ratios.map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
+        let mut ratios = vec![f.iops_ratio, f.mean_ratio, f.p50_ratio, f.p95_ratio, f.p99_ratio];
+        ratios.extend(cpu.then_some(f.cpu_ratio));
+        let ratios =
+            ratios.into_iter().map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
+        let ratios: Vec<String> = ratios.collect();
         let place = [&row.figure, &row.condition, &row.scheduler, &row.role].map(String::as_str).join(" ");
         let _ = writeln!(text, "# {title}  {}: {}", place.trim(), ratios.join(" "));
     }

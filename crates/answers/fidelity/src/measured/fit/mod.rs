@@ -1,24 +1,19 @@
-//! A device model fitted to published results.
+//! What a measurement says of a drive or of a host: parameters for which the simulator's figures are closest to it.
 //!
-//! The parameters of a model of the drive's class are moved, one after another, until the simulator's figures are closest to
-//! the measured ones. Part of the conditions is kept from the fit and predicted afterwards. A parameter that these loads do not
-//! determine stays that of the class, and the file says so.
+//! Part of the conditions is kept from the fit and predicted afterwards.
 
+mod device;
 mod file;
+mod host;
 mod parameter;
 mod search;
 
-use dumbwaiter_devices::load;
-use dumbwaiter_experiment::{Control, World};
-use dumbwaiter_scenario::Host;
-use serde::Serialize;
-
-use super::answer::MeasuredAgainst;
-use super::case::Case;
-use super::summary::{Group, MeasuredSummary, summary};
-use super::{MeasuredError, MeasuredOptions, answer, is_of, read};
+pub use device::{FitOptions, FittedDevice, fit};
+pub use host::{FittedHost, HostFitOptions, KEPT_BACK, fit_host, fit_host_to_table};
 pub use parameter::FittedParameter;
-use search::{Model, Search};
+
+use super::case::Case;
+use super::{MeasuredError, is_of, read};
 
 /// Conditions that are fitted at most: the search runs all of them again for each value that it tries.
 const CONDITIONS_MAX: usize = 32;
@@ -27,115 +22,21 @@ const KEPT_BACK_EACH: usize = 4;
 /// Part of the usual number of I/Os in a run of the search.
 const EFFORT: f64 = 0.15;
 
-/// How to fit.
-#[derive(Clone, Debug)]
-pub struct FitOptions {
-    /// The model of the class: a built-in one or a file.
-    pub like: String,
-    /// The host of the measurement.
-    pub host: Host,
-    /// The figures to use, for the fit and for what is kept back; empty for all.
-    pub figures: Vec<String>,
-    /// The parameters to move; empty for those that matter.
-    pub parameters: Vec<String>,
-    /// The scheduler of fio's results.
-    pub scheduler: String,
-}
-
-/// A fitted model.
-#[derive(Clone, Debug, Serialize)]
-pub struct FittedDevice {
-    /// The model of the class.
-    pub like: String,
-    /// What was fitted.
-    pub parameters: Vec<FittedParameter>,
-    /// Parameters that these loads do not determine.
-    pub undetermined: Vec<String>,
-    /// Mean error of the class model and of the fitted one, over the conditions that were fitted, as |ln(predicted / measured)|.
-    pub error_of_class: f64,
-    /// See [`FittedDevice::error_of_class`].
-    pub error_fitted: f64,
-    /// Rows that were fitted, with the fitted model.
-    pub fitted: Vec<MeasuredAgainst>,
-    /// Rows that were kept back, predicted.
-    pub kept_back: Vec<MeasuredAgainst>,
-    /// Errors over both, by kind of load.
-    pub fitted_errors: Vec<Group>,
-    /// See [`FittedDevice::fitted_errors`].
-    pub kept_back_errors: Vec<Group>,
-    /// The model as a parameter file.
-    pub device_file: String,
-}
-
-/// Fits a device to measurements: tables or results of fio, each as [`super::measured`] takes them.
-///
-/// # Errors
-/// A file that cannot be read, or an unknown parameter, model or figure.
-pub fn fit(
-    sources: &[String],
-    options: &FitOptions,
-    world: &dyn World,
-    control: &Control,
-) -> Result<FittedDevice, MeasuredError> {
-    let nothing = |what: String| MeasuredError::Nothing(what);
-    let class = load(&options.like).map_err(|error| nothing(error.to_string()))?;
+/// The conditions of these sources and figures that can be run.
+fn wanted(sources: &[String], figures: &[String], scheduler: &str) -> Result<Vec<Case>, MeasuredError> {
     let mut cases = Vec::new();
     for source in sources {
-        cases.extend(read(source, &options.scheduler)?);
+        cases.extend(read(source, scheduler)?);
     }
-    if !options.figures.is_empty() {
-        cases.retain(|case| options.figures.iter().any(|name| is_of(case, name)));
+    if !figures.is_empty() {
+        cases.retain(|case| figures.iter().any(|name| is_of(case, name)));
     }
     cases.retain(|case| case.stack.is_ok());
-    let (fitted, kept_back) = split(cases);
-    if fitted.is_empty() {
-        return Err(nothing(format!(
-            "{}: no condition can be run; expected some of the figures given",
-            sources.join(" ")
-        )));
+    if cases.is_empty() {
+        let what = format!("{}: no condition can be run; expected some of the figures given", sources.join(" "));
+        return Err(MeasuredError::Nothing(what));
     }
-    let model = Model::of(&class, &options.parameters)?;
-    let run = |cases: &[Case], spec: &str, effort: f64| {
-        let options = MeasuredOptions {
-            devices: vec![(None, spec.to_owned())],
-            host: options.host.clone(),
-            seconds: None,
-            warmup: None,
-            effort,
-            replicates: 1,
-            figures: Vec::new(),
-            verdicts: false,
-            scheduler: options.scheduler.clone(),
-        };
-        answer(cases, &options, world, control).rows
-    };
-    let evaluate = |spec: &str| run(&fitted, spec, EFFORT);
-    let mut search = Search::new(&options.like, model, &evaluate, control);
-    let found = search.run();
-    if control.cancelled() {
-        return Err(nothing("interrupted: nothing was fitted".to_owned()));
-    }
-    let spec = found.spec.clone();
-    let (of_fit, of_rest) = (run(&fitted, &spec, 1.0), run(&kept_back, &spec, 1.0));
-    let errors = |rows: &[MeasuredAgainst]| -> Vec<Group> {
-        let MeasuredSummary { loads, .. } = summary(rows);
-        loads
-    };
-    let mut device = FittedDevice {
-        like: options.like.clone(),
-        parameters: found.parameters,
-        undetermined: found.undetermined,
-        error_of_class: found.error_of_class,
-        error_fitted: found.error_fitted,
-        fitted_errors: errors(&of_fit),
-        kept_back_errors: errors(&of_rest),
-        fitted: of_fit,
-        kept_back: of_rest,
-        device_file: String::new(),
-    };
-    let whole = load(&spec).map_err(|error| nothing(error.to_string()))?;
-    device.device_file = file::device_file(&device, &whole, sources, &options.figures);
-    Ok(device)
+    Ok(cases)
 }
 
 /// The conditions to fit and those to keep back: evenly spread over the table.

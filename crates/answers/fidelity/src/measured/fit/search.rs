@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::Control;
 
-use super::parameter::{FittedParameter, is_number};
-use crate::measured::MeasuredError;
+use super::parameter::FittedParameter;
 use crate::measured::answer::MeasuredAgainst;
 
 /// Factors by which a parameter is moved, round after round.
@@ -25,87 +23,63 @@ const OF_CLASS: f64 = 0.003;
 const ERROR_MAX: f64 = 1.5;
 /// Values that are tried for a parameter that the class has at 0, where it names a time.
 const FROM_ZERO_US: [f64; 4] = [1.0, 5.0, 20.0, 60.0];
-/// Parameters of size or of bookkeeping, which the search moves only where they are named.
-const NOT_BY_ITSELF: [&str; 8] =
-    ["capacity_sectors", "max_sectors", "queues", "ncq_depth", "ftl_gib", "t_err_us", "gc_hard", "page_bytes"];
-
 /// A parameter that may move.
 #[derive(Clone, Debug)]
-struct Parameter {
-    name: String,
-    low: f64,
-    high: f64,
-    whole: bool,
-    class: f64,
-    value: f64,
+pub(super) struct Parameter {
+    pub(super) name: String,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) whole: bool,
+    /// Where the search begins, and what stays if nothing determines it.
+    pub(super) class: f64,
+    pub(super) value: f64,
 }
 
-/// The parameters of a model that may move.
-pub(super) struct Model {
-    parameters: Vec<Parameter>,
-    named: bool,
-}
-
-impl Model {
-    /// Those named, or all numbers.
-    pub(super) fn of(class: &DeviceModel, named: &[String]) -> Result<Model, MeasuredError> {
-        let values = serde_json::to_value(class).unwrap_or_default();
-        let keys = class.kind().keys();
-        if let Some(unknown) = named.iter().find(|name| !keys.iter().any(|key| key.name == **name)) {
-            let names: Vec<&str> =
-                keys.iter().filter(|key| is_number(key.expect).is_some()).map(|key| key.name).collect();
-            let what = format!("--parameters {unknown}: expected some of {}", names.join(", "));
-            return Err(MeasuredError::Nothing(what));
-        }
-        let wanted = |name: &str, whole: bool| match named {
-            [] => !whole && !NOT_BY_ITSELF.contains(&name),
-            _ => named.iter().any(|own| own == name),
-        };
-        let one = |key: &dumbwaiter_devices::Key| {
-            let (low, high, whole) = is_number(key.expect)?;
-            let value = values.get(key.name)?.as_f64()?;
-            wanted(key.name, whole).then(|| Parameter {
-                name: key.name.to_owned(),
-                low,
-                high,
-                whole,
-                class: value,
-                value,
-            })
-        };
-        Ok(Model { parameters: keys.iter().filter_map(one).collect(), named: !named.is_empty() })
+impl Parameter {
+    /// Was it moved?
+    pub(super) fn moved(&self) -> bool {
+        self.value != self.class
     }
+}
+
+/// What is moved, and what is compared.
+pub(super) struct Space {
+    pub(super) parameters: Vec<Parameter>,
+    /// Somebody named them: all are moved, also those on which little depends.
+    pub(super) named: bool,
+    /// Processor time counts.
+    pub(super) with_cpu: bool,
 }
 
 /// What was found.
 pub(super) struct Found {
-    pub(super) spec: String,
+    /// All parameters with their values.
+    pub(super) values: Vec<Parameter>,
     pub(super) parameters: Vec<FittedParameter>,
     pub(super) undetermined: Vec<String>,
     pub(super) error_of_class: f64,
     pub(super) error_fitted: f64,
 }
 
-/// Runs the conditions on a model.
-type Evaluate<'a> = &'a dyn Fn(&str) -> Vec<MeasuredAgainst>;
+/// Runs the conditions with these values.
+type Evaluate<'a> = &'a dyn Fn(&[Parameter]) -> Vec<MeasuredAgainst>;
 
 pub(super) struct Search<'a> {
-    like: &'a str,
-    model: Model,
+    space: Space,
     evaluate: Evaluate<'a>,
     control: &'a Control,
-    /// Errors of models that were tried.
+    /// Errors of what was tried.
     tried: BTreeMap<String, f64>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(like: &'a str, model: Model, evaluate: Evaluate<'a>, control: &'a Control) -> Search<'a> {
-        Search { like, model, evaluate, control, tried: BTreeMap::new() }
+    pub(super) fn new(space: Space, evaluate: Evaluate<'a>, control: &'a Control) -> Search<'a> {
+        Search { space, evaluate, control, tried: BTreeMap::new() }
     }
 
     pub(super) fn run(&mut self) -> Found {
-        let class = (self.evaluate)(&self.spec());
-        let error_of_class = error(&class);
+        let class = (self.evaluate)(&self.space.parameters);
+        let error_of_class = self.error(&class);
         let mut best = error_of_class;
         let moving = self.screen(&class, &mut best);
         for step in STEPS {
@@ -119,46 +93,38 @@ impl<'a> Search<'a> {
         let error_fitted = best - self.penalty();
         let mut parameters = Vec::new();
         let mut undetermined: Vec<String> = Vec::new();
-        for i in 0..self.model.parameters.len() {
+        for i in 0..self.space.parameters.len() {
             let determined = if moving.contains(&i) { self.determined(i, best) } else { 0.0 };
-            let Parameter { name, class, value, .. } = self.model.parameters[i].clone();
+            let Parameter { name, class, value, .. } = self.space.parameters[i].clone();
             if determined < DETERMINED {
-                self.model.parameters[i].value = class;
+                self.space.parameters[i].value = class;
                 undetermined.push(name);
             } else {
                 parameters.push(FittedParameter { name, value, class, determined });
             }
         }
-        Found { spec: self.spec(), parameters, undetermined, error_of_class, error_fitted }
-    }
-
-    /// The model as `load` takes it.
-    fn spec(&self) -> String {
-        let changed = self.model.parameters.iter().filter(|p| p.value != p.class);
-        let pairs: Vec<String> = changed.map(|p| format!("{}={}", p.name, p.value)).collect();
-        let separator = if self.like.contains('?') { '&' } else { '?' };
-        if pairs.is_empty() { self.like.to_owned() } else { format!("{}{separator}{}", self.like, pairs.join("&")) }
+        Found { values: self.space.parameters.clone(), parameters, undetermined, error_of_class, error_fitted }
     }
 
     /// The error of the present values, with what leaving the class costs.
     fn error_now(&mut self) -> f64 {
-        let spec = self.spec();
-        if let Some(error) = self.tried.get(&spec) {
+        let values = self.space.parameters.iter().map(|p| p.value.to_string()).collect::<Vec<_>>().join(" ");
+        if let Some(error) = self.tried.get(&values) {
             return *error;
         }
-        let found = error(&(self.evaluate)(&spec)) + self.penalty();
-        self.tried.insert(spec, found);
+        let found = self.error(&(self.evaluate)(&self.space.parameters)) + self.penalty();
+        self.tried.insert(values, found);
         found
     }
 
     fn penalty(&self) -> f64 {
-        let moved = self.model.parameters.iter().filter(|p| p.class > 0.0 && p.value > 0.0);
+        let moved = self.space.parameters.iter().filter(|p| p.class > 0.0 && p.value > 0.0);
         moved.map(|p| OF_CLASS * (p.value / p.class).ln().abs()).sum()
     }
 
     /// Sets a parameter, within its range; `false` where it does not change.
     fn set(&mut self, i: usize, value: f64) -> bool {
-        let p = &mut self.model.parameters[i];
+        let p = &mut self.space.parameters[i];
         let digits = 10f64.powf(3.0 - value.abs().max(1e-9).log10().ceil());
         let rounded = if p.whole { value.round() } else { (value * digits).round() / digits };
         let bounded = rounded.clamp(p.low, p.high);
@@ -170,21 +136,21 @@ impl<'a> Search<'a> {
     /// The parameters on which these loads depend, those that matter most first.
     fn screen(&mut self, class: &[MeasuredAgainst], best: &mut f64) -> Vec<usize> {
         let mut effects: Vec<(f64, usize)> = Vec::new();
-        for i in 0..self.model.parameters.len() {
+        for i in 0..self.space.parameters.len() {
             if self.control.cancelled() {
                 break;
             }
-            let own = self.model.parameters[i].value;
+            let own = self.space.parameters[i].value;
             if own == 0.0 {
-                if self.model.parameters[i].name.ends_with("_us") && self.leave_zero(i, best) {
+                if self.space.parameters[i].name.ends_with("_us") && self.leave_zero(i, best) {
                     effects.push((0.0, i));
                 }
                 continue;
             }
             if self.set(i, own * SCREEN) || self.set(i, own / SCREEN) {
-                let effect = change(class, &(self.evaluate)(&self.spec()));
-                self.model.parameters[i].value = own;
-                if effect > MATTERS || self.model.named {
+                let effect = self.change(class, &(self.evaluate)(&self.space.parameters));
+                self.space.parameters[i].value = own;
+                if effect > MATTERS || self.space.named {
                     effects.push((effect, i));
                 }
             }
@@ -212,13 +178,13 @@ impl<'a> Search<'a> {
         for factor in [step, 1.0 / step] {
             let mut moved = false;
             for _ in 0..MOVES_MAX {
-                let own = self.model.parameters[i].value;
+                let own = self.space.parameters[i].value;
                 if !self.set(i, own * factor) {
                     break;
                 }
                 let found = self.error_now();
                 if found >= best {
-                    self.model.parameters[i].value = own;
+                    self.space.parameters[i].value = own;
                     break;
                 }
                 (best, moved) = (found, true);
@@ -232,41 +198,46 @@ impl<'a> Search<'a> {
 
     /// How much larger the errors are where a parameter is 10 % off, on the better side.
     fn determined(&mut self, i: usize, best: f64) -> f64 {
-        let own = self.model.parameters[i].value;
+        let own = self.space.parameters[i].value;
         let mut least = f64::INFINITY;
         for factor in [1.1, 1.0 / 1.1] {
             if self.set(i, own * factor) {
                 least = least.min((self.error_now() - best) / best.max(1e-9));
             }
-            self.model.parameters[i].value = own;
+            self.space.parameters[i].value = own;
         }
         if least.is_finite() { least } else { 0.0 }
+    }
+
+    fn error(&self, rows: &[MeasuredAgainst]) -> f64 {
+        error(rows, self.space.with_cpu)
+    }
+
+    /// Mean change of the predicted figures from one set of values to another.
+    fn change(&self, from: &[MeasuredAgainst], to: &[MeasuredAgainst]) -> f64 {
+        let of = |row| ratios(row, self.space.with_cpu);
+        let pairs = from.iter().zip(to).flat_map(|(a, b)| of(a).into_iter().zip(of(b)));
+        let known = pairs.filter_map(|(a, b)| Some((b? / a?).ln().abs())).filter(|change| change.is_finite());
+        let (sum, n) = known.fold((0.0, 0u32), |(sum, n), change| (sum + change, n + 1));
+        if n == 0 { 0.0 } else { sum / f64::from(n) }
     }
 }
 
 /// Figures that are compared: predicted by measured.
-fn ratios(row: &MeasuredAgainst) -> [Option<f64>; 5] {
+fn ratios(row: &MeasuredAgainst, with_cpu: bool) -> [Option<f64>; 6] {
     let f = &row.figures;
     let p50 = f.p50_ratio.filter(|_| !row.clipped.p50);
     let p95 = f.p95_ratio.filter(|_| !row.clipped.p95);
-    [f.iops_ratio, f.mean_ratio, p50, p95, f.p99_ratio]
+    [f.iops_ratio, f.mean_ratio, p50, p95, f.p99_ratio, f.cpu_ratio.filter(|_| with_cpu)]
 }
 
 /// Mean error of all figures of all rows, as |ln(predicted / measured)|.
-fn error(rows: &[MeasuredAgainst]) -> f64 {
+pub(super) fn error(rows: &[MeasuredAgainst], with_cpu: bool) -> f64 {
     let counted = rows.iter().filter(|row| !row.total);
-    let each = counted.flat_map(|row| ratios(row).into_iter().flatten());
+    let each = counted.flat_map(|row| ratios(row, with_cpu).into_iter().flatten());
     let (sum, n) = each.fold((0.0, 0u32), |(sum, n), ratio| {
         let size = if ratio > 0.0 { ratio.ln().abs().min(ERROR_MAX) } else { ERROR_MAX };
         (sum + size, n + 1)
     });
     if n == 0 { ERROR_MAX } else { sum / f64::from(n) }
-}
-
-/// Mean change of the predicted figures from one model to another.
-fn change(from: &[MeasuredAgainst], to: &[MeasuredAgainst]) -> f64 {
-    let pairs = from.iter().zip(to).flat_map(|(a, b)| ratios(a).into_iter().zip(ratios(b)));
-    let known = pairs.filter_map(|(a, b)| Some((b? / a?).ln().abs())).filter(|change| change.is_finite());
-    let (sum, n) = known.fold((0.0, 0u32), |(sum, n), change| (sum + change, n + 1));
-    if n == 0 { 0.0 } else { sum / f64::from(n) }
 }
