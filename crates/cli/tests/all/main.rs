@@ -4,6 +4,7 @@ mod architecture;
 mod cli;
 mod common;
 mod energy;
+mod host;
 mod inputs;
 mod interrupts;
 mod pasted;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dumbwaiter_block::hint::did_you_mean;
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_scenario::SchedulerSpec;
-use dumbwaiter_schedulers::{Choice, ChoiceError, Entry, Factory};
+use dumbwaiter_schedulers::{Choice, ChoiceError, Entry, Factory, REGISTRY};
 
 use crate::experiment::run;
 
@@ -77,7 +78,14 @@ impl World for Simulator {
         let Some(scenario) = cell.scenario() else {
             return Err(Refusal("a database runs on real devices only".into()));
         };
-        scenario.host.profile.costs().map_err(|e| Refusal(e.to_string()))?;
+        let costs = scenario.host.profile.costs().map_err(|e| Refusal(e.to_string()))?;
+        if let Some(unknown) = costs.schedulers.keys().find(|name| !REGISTRY.iter().any(|entry| entry.name == **name)) {
+            let hint = did_you_mean(unknown, REGISTRY.iter().map(|entry| entry.name));
+            return Err(Refusal(format!(
+                "host profile {:?}: [schedulers.{unknown}]: no such scheduler{hint}",
+                costs.name
+            )));
+        }
         self.choice(&cell.scheduler).map_err(|e| Refusal(e.to_string()))?;
         let model = self.model(&cell.device)?;
         let cpus = u64::from(scenario.host.cpus.max(1));

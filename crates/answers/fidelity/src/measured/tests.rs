@@ -321,7 +321,8 @@ fn simulated(cases: &[(&str, &str, u32, u32)], host: Host, device: &str) -> Stri
         let known = [f.iops_predicted, f.mean_us_predicted, f.cpu_us_predicted].map(Option::unwrap);
         known.map(|figure| figure.to_string()).join(",")
     };
-    header.to_owned() + &cases.iter().zip(&found.rows).map(|(case, found)| row(case, &figures(found))).collect::<String>()
+    header.to_owned()
+        + &cases.iter().zip(&found.rows).map(|(case, found)| row(case, &figures(found))).collect::<String>()
 }
 
 #[test]

@@ -288,6 +288,26 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_explains_every_key_and_profile() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/host.md");
+        let manual = std::fs::read_to_string(page).unwrap();
+        let mut names: Vec<String> = Profile::names().map(|name| format!("\n {name}")).collect();
+        for (key, value) in known() {
+            match value {
+                Value::Table(_) if key == "schedulers" => names.push("`[schedulers.NAME]`".to_owned()),
+                Value::Table(own) => {
+                    names.push(format!("`[{key}]`"));
+                    names.extend(own.keys().map(|key| format!("`{key}`")));
+                }
+                _ => names.push(format!("`{key}`")),
+            }
+        }
+        for name in names {
+            assert!(manual.contains(&name), "docs/host.md does not have {name}");
+        }
+    }
+
+    #[test]
     fn a_file_builds_on_a_shipped_one() {
         let text = "base = \"icpe24\"\nsub_ns = 900\n[lock]\nremote_ns = 300\n[schedulers.bfq]\nread_ns = 1000\nwrite_ns = 1200\n";
         let costs = Profile::from_toml(text, "host.toml").unwrap().costs().unwrap();

@@ -3,6 +3,7 @@
 //! Measurements identify only sums of a profile's segments, so what moves is how long work lasts in all, how much a sleep costs,
 //! what a hand-over of a lock costs, and each scheduler's hooks.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub const KEPT_BACK: &str = "kept back";
 /// Range of the parameters that are percent of the base's, and of those that are a time.
 const PERCENT: (f64, f64) = (2.0, 5000.0);
 const HOOK_NS: (f64, f64) = (10.0, 100_000.0);
+/// Part of the usual number of I/Os of the runs whose figures the file shows.
+const WHOLE: f64 = 0.4;
 /// Queue depth from which a CPU with one process hardly sleeps.
 const DEEP: u32 = 16;
 const GROUPS: [&str; 4] = ["work_percent", "sleep_percent", "lock_percent", "cold_hooks_percent"];
@@ -148,7 +151,7 @@ fn fit_cases(
         return Err(nothing("interrupted: nothing was fitted".to_owned()));
     }
     let costs = HostCosts { name: options.name.clone(), ..with(&base, &values) };
-    let (of_fit, of_rest) = (run(&fitted, costs.clone(), 1.0), run(&kept_back, costs.clone(), 1.0));
+    let (of_fit, of_rest) = (run(&fitted, costs.clone(), WHOLE), run(&kept_back, costs.clone(), WHOLE));
     let mut host = FittedHost {
         base: base.name.clone(),
         parameters,
@@ -168,7 +171,21 @@ fn fit_cases(
 
 fn parted(cases: Vec<Case>) -> (Vec<Case>, Vec<Case>) {
     let is_kept = |case: &Case| case.condition.ends_with(KEPT_BACK);
-    if cases.iter().any(is_kept) { cases.into_iter().partition(|case| !is_kept(case)) } else { split(cases) }
+    if cases.iter().any(is_kept) {
+        return cases.into_iter().partition(|case| !is_kept(case));
+    }
+    // Each scheduler has parameters of its own.
+    let mut by_scheduler: BTreeMap<String, Vec<Case>> = BTreeMap::new();
+    for case in cases {
+        by_scheduler.entry(case.scheduler.clone()).or_default().push(case);
+    }
+    let (mut fitted, mut rest) = (Vec::new(), Vec::new());
+    for cases in by_scheduler.into_values() {
+        let (of_fit, of_rest) = split(cases);
+        fitted.extend(of_fit);
+        rest.extend(of_rest);
+    }
+    (fitted, rest)
 }
 
 /// What is fitted to which cases, one after the other, since each rests on what was found before: work and sleeps to cases without a
