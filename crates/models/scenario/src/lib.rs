@@ -4,7 +4,6 @@
 //! schedulers and traces but opens none of them. [`load`] makes its tenants and tasks threads of I/O.
 #![forbid(unsafe_code)]
 
-mod cache;
 mod change;
 mod completion;
 mod file;
@@ -29,11 +28,10 @@ pub use dumbwaiter_controllers::io_max::Rates;
 pub use dumbwaiter_controllers::{KernelControls, TenantControls, WbtTarget, io_cost::Settings as IoCostSettings};
 use dumbwaiter_workloads::generate::Mix;
 
-pub use cache::CacheSize;
 pub use change::{IoCostChange, SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use file::{TEXT_BYTES_MAX, read_text};
-pub use host::{Cooling, CpuScheduler, Host, HostCosts, LockCost, Profile, SchedulerNs};
+pub use host::{CacheSize, Cooling, CpuScheduler, Host, HostCosts, LockCost, Profile, SchedulerNs};
 pub use kernel::Kernel;
 pub use rows::Rows;
 pub use scheduler::SchedulerSpec;

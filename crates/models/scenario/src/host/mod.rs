@@ -1,12 +1,12 @@
 //! The host of an experiment.
 
+mod cache;
 mod costs;
 mod profile;
 
+pub use self::cache::CacheSize;
 pub use self::costs::{Cooling, CpuScheduler, HostCosts, LockCost, SchedulerNs};
 pub use self::profile::Profile;
-
-use crate::CacheSize;
 
 /// The host that the tasks run on.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

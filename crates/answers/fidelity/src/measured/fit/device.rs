@@ -3,14 +3,17 @@
 //! The parameters of a model of the drive's class are moved, one after another, until the simulator's figures are closest to
 //! the measured ones. A parameter that these loads do not determine stays that of the class, and the file says so.
 
+use std::fmt::Write as _;
+
 use dumbwaiter_devices::{DeviceModel, load};
 use dumbwaiter_experiment::{Control, World};
 use dumbwaiter_scenario::Host;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::parameter::{FittedParameter, is_number};
 use super::search::{Parameter, Search, Space};
-use super::{EFFORT, file, split, wanted};
+use super::{EFFORT, remarks, split, wanted};
 use crate::measured::answer::MeasuredAgainst;
 use crate::measured::case::Case;
 use crate::measured::summary::{Group, MeasuredSummary, summary};
@@ -112,7 +115,7 @@ pub fn fit(
         device_file: String::new(),
     };
     let whole = load(&spec).map_err(|error| nothing(error.to_string()))?;
-    device.device_file = file::device_file(&device, &whole, sources, &options.figures);
+    device.device_file = device_file(&device, &whole, sources, &options.figures);
     Ok(device)
 }
 
@@ -143,4 +146,47 @@ fn spec(like: &str, values: &[Parameter]) -> String {
     let pairs: Vec<String> = values.iter().filter(|p| p.moved()).map(|p| format!("{}={}", p.name, p.value)).collect();
     let separator = if like.contains('?') { '&' } else { '?' };
     if pairs.is_empty() { like.to_owned() } else { format!("{like}{separator}{}", pairs.join("&")) }
+}
+
+/// The file: what it was fitted to, each residual, and all parameters with where they are from.
+fn device_file(found: &FittedDevice, model: &DeviceModel, sources: &[String], figures: &[String]) -> String {
+    let names: Vec<&str> = sources.iter().map(|source| source.rsplit('/').next().unwrap_or(source)).collect();
+    let of = if figures.is_empty() { String::new() } else { format!(", figure {}", figures.join(", ")) };
+    let mut text =
+        format!("# Fitted to published results by `dumbwaiter devices fit --from`: {}{of}\n", names.join(" "));
+    let _ = writeln!(
+        text,
+        "# Mean error |ln(predicted / measured)|: {:.3} with {}, {:.3} fitted",
+        found.error_of_class, found.like, found.error_fitted
+    );
+    remarks::groups(&mut text, "fitted", &found.fitted_errors);
+    remarks::groups(&mut text, "kept back, and predicted", &found.kept_back_errors);
+    let _ = writeln!(text, "#\n# Predicted by measured: IOPS, mean, p50, p95, p99");
+    remarks::rows(&mut text, "fitted", &found.fitted, false);
+    remarks::rows(&mut text, "kept back", &found.kept_back, false);
+    let list = if found.undetermined.is_empty() { "none".to_owned() } else { found.undetermined.join(", ") };
+    let _ = writeln!(text, "#\n# Not determined by these loads: {list}\n");
+    let description =
+        format!("Fitted to {}{of}; what that does not determine is as in {}", names.join(" "), found.like);
+    let _ = writeln!(text, "kind = {}\ndescription = {}", quoted(model.kind().name()), quoted(&description));
+    let values = serde_json::to_value(model).unwrap_or_default();
+    for key in model.kind().keys() {
+        let value = match values.get(key.name) {
+            None | Some(Value::Null) => continue,
+            Some(Value::String(word)) => quoted(word),
+            Some(other) => other.to_string(),
+        };
+        let origin = match found.parameters.iter().find(|p| p.name == key.name) {
+            Some(p) => {
+                format!("fitted; {} in the class, 10 % off: errors {:.1} % larger", p.class, p.determined * 100.0)
+            }
+            None => format!("as in {}", found.like),
+        };
+        let _ = writeln!(text, "{} = {value}  # {origin}", key.name);
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace(['"', '\\'], "'"))
 }

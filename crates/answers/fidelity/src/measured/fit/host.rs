@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::parameter::FittedParameter;
 use super::search::{Parameter, Search, Space, error};
-use super::{EFFORT, file, split, wanted};
+use super::{EFFORT, remarks, split, wanted};
 use crate::measured::answer::MeasuredAgainst;
 use crate::measured::case::Case;
 use crate::measured::csv::Table;
@@ -26,8 +26,6 @@ pub const KEPT_BACK: &str = "kept back";
 /// Range of the parameters that are percent of the base's, and of those that are a time.
 const PERCENT: (f64, f64) = (2.0, 5000.0);
 const HOOK_NS: (f64, f64) = (10.0, 100_000.0);
-/// Part of the usual number of I/Os of the runs whose figures the file shows.
-const WHOLE: f64 = 0.4;
 /// Queue depth from which a CPU with one process hardly sleeps.
 const DEEP: u32 = 16;
 const GROUPS: [&str; 4] = ["work_percent", "sleep_percent", "lock_percent", "cold_hooks_percent"];
@@ -116,13 +114,13 @@ fn fit_cases(
     let base = options.host.profile.costs().map_err(|error| nothing(error.to_string()))?;
     let (fitted, kept_back) = parted(cases);
     let space = space(&base, &fitted, &options.parameters)?;
-    let run = |cases: &[Case], costs: HostCosts, effort: f64| {
+    let run = |cases: &[Case], costs: &HostCosts| {
         let options = MeasuredOptions {
             devices: options.devices.clone(),
-            host: Host { profile: Profile::Given(Arc::new(costs)), ..options.host.clone() },
+            host: Host { profile: Profile::Given(Arc::new(costs.clone())), ..options.host.clone() },
             seconds: None,
             warmup: None,
-            effort,
+            effort: EFFORT,
             replicates: 1,
             figures: Vec::new(),
             verdicts: false,
@@ -130,7 +128,7 @@ fn fit_cases(
         };
         answer(cases, &options, world, control).rows
     };
-    let first = run(&fitted, (*base).clone(), EFFORT);
+    let first = run(&fitted, &base);
     if let Some(reason) = first.iter().find_map(|row| row.reason.clone()) {
         return Err(nothing(reason));
     }
@@ -140,7 +138,7 @@ fn fit_cases(
             undetermined.extend(moving.into_iter().map(|p| p.name));
             continue;
         }
-        let evaluate = |own: &[Parameter]| run(&cases, with(&base, &[&values, own].concat()), EFFORT);
+        let evaluate = |own: &[Parameter]| run(&cases, &with(&base, &[&values, own].concat()));
         let space = Space { parameters: moving, named: space.named, with_cpu: true };
         let found = Search::new(space, &evaluate, control).run();
         values.extend(found.values);
@@ -151,7 +149,7 @@ fn fit_cases(
         return Err(nothing("interrupted: nothing was fitted".to_owned()));
     }
     let costs = HostCosts { name: options.name.clone(), ..with(&base, &values) };
-    let (of_fit, of_rest) = (run(&fitted, costs.clone(), WHOLE), run(&kept_back, costs.clone(), WHOLE));
+    let (of_fit, of_rest) = (run(&fitted, &costs), run(&kept_back, &costs));
     let mut host = FittedHost {
         base: base.name.clone(),
         parameters,
@@ -281,11 +279,11 @@ fn host_file(found: &FittedHost, costs: &HostCosts) -> String {
         "# Mean error |ln(predicted / measured)|: {:.3} with {}, {:.3} fitted",
         found.error_of_base, found.base, found.error_fitted
     );
-    file::groups(&mut text, "fitted", &found.fitted_errors);
-    file::groups(&mut text, "kept back, and predicted", &found.kept_back_errors);
+    remarks::groups(&mut text, "fitted", &found.fitted_errors);
+    remarks::groups(&mut text, "kept back, and predicted", &found.kept_back_errors);
     let _ = writeln!(text, "#\n# Predicted by measured: IOPS, mean, p50, p95, p99, CPU time an I/O");
-    file::rows(&mut text, "fitted", &found.fitted, true);
-    file::rows(&mut text, "kept back", &found.kept_back, true);
+    remarks::rows(&mut text, "fitted", &found.fitted, true);
+    remarks::rows(&mut text, "kept back", &found.kept_back, true);
     let _ = writeln!(text, "#");
     for FittedParameter { name, value, class, determined } in &found.parameters {
         let percent = determined * 100.0;

@@ -3,9 +3,9 @@
 //! Part of the conditions is kept from the fit and predicted afterwards.
 
 mod device;
-mod file;
 mod host;
 mod parameter;
+mod remarks;
 mod search;
 
 pub use device::{FitOptions, FittedDevice, fit};
