@@ -13,10 +13,12 @@ pub(crate) type Coarse = Histogram<8>;
 pub(crate) type Fine = Histogram<11>;
 
 /// Counts of values from 0 to `MAX`, of latencies in ns; larger ones are counted as `MAX`. The default has no buckets yet, and
-/// makes them as they are needed.
+/// makes them as they are needed: from the smallest value counted to the largest.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram<const BITS: u32, const MAX: u64 = HOUR_NS> {
     counts: Vec<u64>,
+    /// The bucket of the first count.
+    first: usize,
 }
 
 impl<const BITS: u32, const MAX: u64> Histogram<BITS, MAX> {
@@ -25,7 +27,7 @@ impl<const BITS: u32, const MAX: u64> Histogram<BITS, MAX> {
 
     /// With all its buckets, so that counting allocates nothing.
     pub fn new() -> Self {
-        Histogram { counts: vec![0; Self::bucket(MAX) + 1] }
+        Histogram { counts: vec![0; Self::bucket(MAX) + 1], first: 0 }
     }
 
     /// Index of the bucket that counts a value.
@@ -63,18 +65,30 @@ impl<const BITS: u32, const MAX: u64> Histogram<BITS, MAX> {
     /// Counts `count` values of one bucket.
     #[inline]
     pub fn add_many(&mut self, bucket: usize, count: u64) {
-        match self.counts.get_mut(bucket) {
+        match self.counts.get_mut(bucket.wrapping_sub(self.first)) {
             Some(counted) => *counted = counted.saturating_add(count),
-            None => {
-                self.counts.resize(bucket, 0);
-                self.counts.push(count);
-            }
+            None => self.reach(bucket, count),
         }
+    }
+
+    /// Makes the buckets up or down to one that is not there yet, and counts there.
+    #[cold]
+    fn reach(&mut self, bucket: usize, count: u64) {
+        if self.counts.is_empty() {
+            self.first = bucket;
+        }
+        if let Some(more) = self.first.checked_sub(bucket) {
+            self.counts.splice(..0, std::iter::repeat_n(0, more));
+            self.first = bucket;
+        }
+        let place = bucket - self.first;
+        self.counts.resize(self.counts.len().max(place + 1), 0);
+        self.counts[place] += count;
     }
 
     /// Adds all that another one counted.
     pub fn join(&mut self, other: &Self) {
-        for (bucket, count) in other.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (bucket, count) in (other.first..).zip(&other.counts).filter(|(_, count)| **count > 0) {
             self.add_many(bucket, *count);
         }
     }
@@ -118,7 +132,7 @@ impl<const BITS: u32, const MAX: u64> Histogram<BITS, MAX> {
 
     /// Buckets that are not empty, as (largest value, count), rising.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let used = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let used = (self.first..).zip(&self.counts).filter(|(_, count)| **count > 0);
         used.map(|(bucket, count)| (Self::longest(bucket), *count))
     }
 }

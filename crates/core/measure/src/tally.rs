@@ -101,7 +101,7 @@ pub(crate) struct Latencies<const BITS: u32> {
 
 impl<const BITS: u32> Latencies<BITS> {
     pub(crate) fn new() -> Self {
-        Latencies { moments: Moments::default(), histogram: Histogram::new(), waits: Vec::new() }
+        Latencies { moments: Moments::default(), histogram: Histogram::default(), waits: Vec::new() }
     }
 
     /// Counts a latency of `ns` whose histogram bucket is `bucket`.

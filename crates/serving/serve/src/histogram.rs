@@ -14,7 +14,7 @@ pub struct LatencyHistogram {
 
 impl Default for LatencyHistogram {
     fn default() -> LatencyHistogram {
-        LatencyHistogram { counts: Counts::new(), sum: 0 }
+        LatencyHistogram { counts: Counts::default(), sum: 0 }
     }
 }
 
