@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use dumbwaiter_block::{Nanos, Op, RequestId};
 
+use super::asking::{Answer, Asking, Joined};
 use super::groups::{Groups, ROOT, WEIGHT_UNIT, WHOLE, Waiter};
 use super::model::{Coefficients, VTIME_PER_US, charged_direction};
 use super::settings::{InForce, Settings};
@@ -15,17 +16,6 @@ use crate::kernel_timer::Jiffies;
 const DELAY_PCT: (i64, i64) = (500, 25_000);
 /// Shortest and longest delay of a task, µs.
 const DELAY_US: (u64, u64) = (250, 250_000);
-
-/// What an I/O may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It goes on; this cost, in virtual time of its group, is to be [given back](Device::ended) when it ends.
-    Pass(u64),
-    /// It goes on though its group could not pay. The task sleeps for this long before it returns to user space.
-    InDebt(Option<Nanos>),
-    /// Its task waits.
-    Wait,
-}
 
 /// A moment, as everything sees it that happens in it.
 #[derive(Clone, Copy, Debug)]
@@ -559,34 +549,6 @@ impl Device {
         *own = Some(expires);
         self.wakes.push(Reverse((expires + Nanos(slack), at)));
     }
-}
-
-/// An I/O as it asks.
-#[derive(Clone, Copy, Debug)]
-pub struct Asking {
-    /// Who is told when it may go on.
-    pub id: RequestId,
-    /// Its group.
-    pub group: usize,
-    /// What it does.
-    pub op: Op,
-    /// First sector.
-    pub sector: u64,
-    /// Length in sectors.
-    pub sectors: u32,
-    /// May its task wait?
-    pub may_sleep: bool,
-}
-
-/// A request that an I/O joins, before it grows.
-#[derive(Clone, Copy, Debug)]
-pub struct Joined {
-    /// First sector.
-    pub start: u64,
-    /// Sector after the last.
-    pub end: u64,
-    /// Was its first I/O charged?
-    pub paid: bool,
 }
 
 /// `cost · 65536 / share`, rounded up.

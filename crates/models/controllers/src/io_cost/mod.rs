@@ -1,5 +1,6 @@
 //! `io.cost`: Linux's proportional sharing by modelled cost (6.12 and 6.18, cgroup v2).
 
+mod asking;
 mod controller;
 mod device;
 mod donation;
@@ -10,8 +11,9 @@ mod period;
 mod settings;
 mod trace;
 
+pub use asking::{Answer, Asking, Joined};
 pub use controller::{IoCost, NAME, WEIGHT};
-pub use device::{Answer, Asking, Device, Joined};
+pub use device::Device;
 pub use model::{Coefficients, DeviceClass, Model, Qos, RATE_MAX_PPM, RATE_MIN_PPM, Rates, VTIME_PER_S, VTIME_PER_US};
 pub use settings::{SettingError, Settings};
 pub use trace::{Lent, Period, Trace};

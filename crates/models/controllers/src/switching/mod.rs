@@ -11,6 +11,7 @@
 //! it asks for, and exchanges the scheduler when the answer says so.
 #![forbid(unsafe_code)]
 
+mod decision;
 mod in_force;
 mod known;
 mod memory;
@@ -25,10 +26,11 @@ mod trial;
 mod windows;
 mod work;
 
+pub use decision::{Decision, Reason, Tick};
 pub use known::KnownWorkloads;
 pub use memory::{CandidateMemory, Memory, WorkloadMemory};
 pub use observed::Observed;
-pub use policy::{Decision, Policy, Reason, Tick};
+pub use policy::Policy;
 pub use prior::{Expectation, Prior, Row};
 pub use scores::{Estimate, Scores};
 pub use settings::{By, Goal, Settings};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::{Classifier, Posterior};
 
+use crate::switching::decision::{Decision, Reason, Tick};
 use crate::switching::in_force::Measure;
 use crate::switching::known::KnownWorkloads;
 use crate::switching::observed::Observed;
@@ -41,61 +42,6 @@ const CLEARLY_LESS: f64 = 0.4;
 const SETTLING: u64 = 3;
 const HOUR: Nanos = Nanos::from_secs(3600);
 const DWELL_MAX: Nanos = Nanos::from_secs(600);
-
-/// Inputs of a tick: what happened since the last one.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tick {
-    /// The time.
-    pub now: Nanos,
-    /// Completed I/O.
-    pub work: Work,
-    /// All requests sent by an earlier scheduler are complete.
-    pub clean: bool,
-    /// The candidate in force.
-    pub in_force: usize,
-}
-
-/// The reason of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Too few requests to recognise the load.
-    TooFewRequests,
-    /// The requested exchange has not happened yet.
-    NotInForce,
-    /// The load may have changed; the next observations will confirm it.
-    Unsure,
-    /// The candidate in force is the best known for this workload.
-    BestKnown,
-    /// A better one is known, but the last exchange was too recent, or there were too many in this hour.
-    Dwelling,
-    /// A better one is known.
-    Better,
-    /// A trial goes on, or begins.
-    Trial,
-    /// A trial is over.
-    TrialOver,
-    /// The effect of the last exchange is being measured.
-    Checking,
-    /// Trials have used up their budget for now.
-    NoBudget,
-    /// The table does not cover this workload, or not confidently enough.
-    Unknown,
-    /// The last exchange lost more than it gained.
-    Revert,
-}
-
-/// The decision of a tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// Exchange the scheduler for this candidate; `None` keeps the one in force.
-    pub switch_to: Option<usize>,
-    /// Why.
-    pub reason: Reason,
-    /// Time of the next tick.
-    pub next: Nanos,
-    /// The workload, if it was recognised.
-    pub workload: Option<usize>,
-}
 
 /// The last observations.
 #[derive(Clone, Copy, Debug)]
