@@ -6,16 +6,10 @@ use dumbwaiter_block::Nanos;
 type Counts = dumbwaiter_measure::Histogram<4, { (1 << 40) - 1 }>;
 
 /// Counts of latencies; percentiles are exact to an eighth.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LatencyHistogram {
     counts: Counts,
     sum: u128,
-}
-
-impl Default for LatencyHistogram {
-    fn default() -> LatencyHistogram {
-        LatencyHistogram { counts: Counts::default(), sum: 0 }
-    }
 }
 
 impl LatencyHistogram {
