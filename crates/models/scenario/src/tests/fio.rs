@@ -67,7 +67,7 @@ fn a_job_with_several_files_has_one_region() {
     let (scenario, _) = from_fio(text);
     let expected = [("a", 0, 4), ("b", 4, 0), ("c", 4, 0), ("d", 0, 0)];
     assert_eq!(regions(&scenario), expected.map(|(name, at, step)| (name.to_string(), at, step)));
-    let drives = fio::FioScenario::read(text, "j.fio", &|_| None).unwrap().drives;
+    let drives = crate::fio::FioScenario::read(text, "j.fio", &|_| None).unwrap().drives;
     assert_eq!(drives, ["/dev/sdb", "/dev/sdc"]);
 }
 
