@@ -113,27 +113,3 @@ fn a_scenario_may_take_fio_files() {
     let error = unread.validate(&anything, &anything).unwrap_err().to_string();
     assert_eq!(error, r#"task "old" of tenant "default": its fio file "jobs.fio" was not read"#);
 }
-
-const LIFETIMES: &str = r#"
-duration = "10s"
-warmup = "1s"
-[[tenant]]
-name = "a"
-weight = 100
-[[tenant.task]]
-name = "x"
-rw = "randread"
-start = "2s"
-stop = "9s"
-[[tenant.task.change]]
-at = "5s"
-ioprio = "be/0"
-[[tenant.task.change]]
-at = "6s"
-tenant = "b"
-[[tenant.change]]
-at = "5s"
-weight = 500
-[[tenant]]
-name = "b"
-"#;

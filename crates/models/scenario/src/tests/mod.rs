@@ -335,6 +335,30 @@ proptest! {
     }
 }
 
+const LIFETIMES: &str = r#"
+duration = "10s"
+warmup = "1s"
+[[tenant]]
+name = "a"
+weight = 100
+[[tenant.task]]
+name = "x"
+rw = "randread"
+start = "2s"
+stop = "9s"
+[[tenant.task.change]]
+at = "5s"
+ioprio = "be/0"
+[[tenant.task.change]]
+at = "6s"
+tenant = "b"
+[[tenant.change]]
+at = "5s"
+weight = 500
+[[tenant]]
+name = "b"
+"#;
+
 #[test]
 fn lifetimes_and_changes_read_back() {
     let scenario = Scenario::from_toml(LIFETIMES, "x").unwrap();
