@@ -1,9 +1,11 @@
 //! `reproduce`: published experiments, run again on the models or on a real device.
 
-use crate::terminal::ReproducedOutputs;
-use anyhow::{Result, bail};
+use crate::terminal::{ReproducedOutputs, causes_text};
+use anyhow::{Result, anyhow, bail};
 use dumbwaiter_reproduce::show::Finished;
-use dumbwaiter_reproduce::{Effort, Error, Figure, OnDevice, Paper, find_all, possible};
+use dumbwaiter_reproduce::{
+    CHANGES, Causes, Change, Changed, Effort, Error, Figure, OnDevice, Paper, causes, find_all, possible,
+};
 
 use crate::args::Reproduce;
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
@@ -27,7 +29,13 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
     if args.on.is_some() || args.dir.is_some() {
         return on_device(args, wanted);
     }
+    let parsed = args.changes.iter().map(|text| Change::parse(text));
+    let changes: Vec<Change> = parsed.collect::<Result<_, _>>().map_err(|why| anyhow!("--with: {why}"))?;
     let watched = Watched::start()?;
+    if args.causes {
+        return find_causes(args, &wanted, changes, &Effort::new(args.quick, &world, watched.control()), &watched);
+    }
+    let world = Changed::new(&world, changes);
     let effort = Effort::new(args.quick, &world, watched.control());
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
@@ -39,6 +47,31 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
         }
     }
     outputs(args).write(None, &finished)?;
+    Ok(if watched.control().cancelled() { Ended::Interrupted } else { Ended::Done })
+}
+
+/// Prints which changes make failing statements hold.
+fn find_causes(
+    args: &Reproduce,
+    wanted: &[(&'static Paper, &'static Figure)],
+    mut changes: Vec<Change>,
+    effort: &Effort<'_>,
+    watched: &Watched,
+) -> Result<Ended> {
+    if changes.is_empty() {
+        changes = CHANGES.iter().filter_map(|text| Change::parse(text).ok()).collect();
+    }
+    let mut found: Vec<Causes> = Vec::new();
+    for (paper, figure) in wanted {
+        let name = format!("{}:{}", paper.name, figure.name);
+        let mut observe = |change: &str| watched.restart(&format!("{name} with {change}"));
+        match watched.run(|_| causes(paper, figure, &changes, effort, &mut observe)) {
+            Ok(of_figure) => found.extend(of_figure),
+            Err(Error::Cancelled) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    output::print_or_json(args.json.as_deref(), &found, || causes_text(&found))?;
     Ok(if watched.control().cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 

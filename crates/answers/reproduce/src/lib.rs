@@ -8,6 +8,7 @@
 
 mod ablation;
 mod bfq_2015;
+mod changed;
 mod effort;
 mod fair_ssd_2020;
 mod headway;
@@ -26,6 +27,7 @@ mod ull_2023;
 use dumbwaiter_report::{Grid, Plot};
 use serde::Serialize;
 
+pub use changed::{CHANGES, Causes, Change, Changed, causes};
 pub use effort::{Case, Effort, OnDevice};
 pub use real::{Possible, Real, possible};
 pub use row::{Row, Status};

@@ -138,6 +138,8 @@ Examples:
   dumbwaiter reproduce list
   dumbwaiter reproduce poll-2022:table-1
   dumbwaiter reproduce ull-2023 poll-2022 --quick --html papers.html
+  dumbwaiter reproduce bfq-2015:figure-3 --quick --with device:ncq_depth=1
+  dumbwaiter reproduce bfq-2015:figure-3 --quick --causes
   dumbwaiter reproduce ull-2023:figure-2 poll-2022 --on /dev/nvme0n1 --quick
   dumbwaiter reproduce ull-2023:figure-5 --dir /mnt/drive")]
 pub(crate) struct Reproduce {
@@ -165,6 +167,13 @@ pub(crate) struct Reproduce {
     /// With --on: length of a phase under `none`; 10s without it, with --quick 1s
     #[arg(long, value_name = "TIME", requires = "on")]
     pub(crate) phase: Option<String>,
+    /// Change every run that has what this names: device:KEY=VALUE, SCHEDULER:SETTING=VALUE, host:profile=NAME, host:cpus=N,
+    /// load:times=N, load:seed=N or load:queue_depth=N. May be repeated
+    #[arg(long = "with", value_name = "CHANGE", conflicts_with_all = ["on", "dir"])]
+    pub(crate) changes: Vec<String>,
+    /// Say for each failing statement which changes alone make it hold: those of --with, else a list of usual ones
+    #[arg(long, conflicts_with_all = ["on", "dir", "html"])]
+    pub(crate) causes: bool,
     /// Number of runs simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N", conflicts_with_all = ["on", "dir"])]
     pub(crate) jobs: Option<usize>,

@@ -34,7 +34,7 @@ pub use models::{evaluation_text, model_text, prediction_text};
 pub use pilot::{pilot_status_text, replay_text};
 pub use progress::Watched;
 pub use recording::recording_text;
-pub use reproduced::ReproducedOutputs;
+pub use reproduced::{ReproducedOutputs, causes_text};
 pub use run_bar::RunBar;
 pub use schedulers::{scheduler_json, scheduler_text, schedulers_text};
 pub use server::{answer_text, disks_text};

@@ -4,7 +4,7 @@ use std::io::Error;
 use std::path::Path;
 
 use dumbwaiter_reproduce::show::{self, Finished};
-use dumbwaiter_reproduce::statements;
+use dumbwaiter_reproduce::{Causes, statements};
 
 use crate::terminal::outputs::{is_stdout, write_json};
 use crate::terminal::{print, style};
@@ -54,4 +54,20 @@ impl ReproducedOutputs<'_> {
         }
         Ok(())
     }
+}
+
+/// For people: each failing statement, and the changes that make it hold.
+pub fn causes_text(found: &[Causes]) -> String {
+    let list = |changes: &std::collections::BTreeMap<String, f64>| {
+        let each = changes.iter().map(|(change, ours)| format!("{change} ({ours:.4})"));
+        if changes.is_empty() { "none of these changes".to_owned() } else { each.collect::<Vec<_>>().join(", ") }
+    };
+    let one = |causes: &Causes| {
+        let Causes { statement, metric, case, ours, holds_with, moved_by } = causes;
+        let head = format!("{statement}  {metric}; {case}: {ours:.4}\n  holds with: {}\n", list(holds_with));
+        if moved_by.is_empty() { head } else { format!("{head}  moved, and fails: {}\n", list(moved_by)) }
+    };
+    let held = found.iter().filter(|causes| !causes.holds_with.is_empty()).count();
+    let each: String = found.iter().map(one).collect();
+    format!("{each}{} failing statements; {held} hold with one of the changes\n", found.len())
 }
