@@ -27,7 +27,7 @@ pub(super) const TRACE_DEPTH: u32 = 32;
 /// fio's pattern of a file server.
 const FILE_SERVER: &str = "512/10:1k/5:2k/5:4k/60:8k/2:16k/4:32k/4:64k/10";
 
-/// Sizes of the substitutes for the traces `msn`, `prj` and `prn`, reads and writes. The median of `msn` and the lengths of the phases of
+/// Sizes of the substitutes for the traces `msn`, `prj` and `prn`, reads and writes. The medians of `msn` and `prn` and the lengths of the phases of
 /// `prn` are calibrated so that each load alone reaches the paper's rates (370, 460 and 270 MB/s within 10 %) on `ssd:sata-mlc` under
 /// `none`; they are the sizes after merging in an upper layer, not those of the traces. `prj` needed no change.
 const MSN: &str = "24k:1:4k-256k";
