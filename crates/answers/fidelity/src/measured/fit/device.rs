@@ -63,7 +63,7 @@ pub struct FittedDevice {
     pub device_file: String,
 }
 
-/// Fits a device to measurements: tables or results of fio, each as [`super::measured`] takes them.
+/// Fits a device to measurements: tables or results of fio, each as [`crate::measured::measured`] takes them.
 ///
 /// # Errors
 /// A file that cannot be read, or an unknown parameter, model or figure.

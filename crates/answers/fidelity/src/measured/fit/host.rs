@@ -76,7 +76,7 @@ pub struct FittedHost {
     pub host_file: String,
 }
 
-/// Fits a host to measurements: tables or results of fio, each as [`super::super::measured`] takes them. Conditions whose names end
+/// Fits a host to measurements: tables or results of fio, each as [`crate::measured::measured`] takes them. Conditions whose names end
 /// in [`KEPT_BACK`] are predicted; without any, each fourth is.
 ///
 /// # Errors
