@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dumbwaiter_experiment::Control;
-use dumbwaiter_fidelity::measured::{FitOptions, FittedDevice, Group, fit as fit_published, host};
+use dumbwaiter_experiment::{Control, Failure};
+use dumbwaiter_fidelity::measured::{FitOptions, FittedDevice, Group, MeasuredError, fit as fit_published, host};
 use dumbwaiter_realworld::fit::{DriveOptions, Opened, Options, Progress, document, open, survey};
 
 use crate::args::DevicesFit;
@@ -78,26 +78,34 @@ fn of_published(args: &DevicesFit) -> Result<Ended> {
     };
     let world = input::simulator(given.jobs)?;
     let watched = Watched::start()?;
-    let found: FittedDevice = watched.run(|control| fit_published(&given.from, &options, &world, control))?;
+    let found = watched.run(|control| fit_published(&given.from, &options, &world, control));
+    let found: FittedDevice = unless_interrupted(found, &watched)?;
     if let Some(path) = &args.json {
         output::write_json(path, &found)?;
     }
     if !args.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&found.device_file)?;
     }
-    let tell = |title: &str, groups: &[Group]| {
-        for group in groups {
-            let errors = group.errors.iter().map(|(name, e)| format!("{name} {:.1} %", e.median * 100.0));
-            crate::tell!(
-                "{title}: {} rows of {}: median errors: {}",
-                group.rows,
-                group.name,
-                errors.collect::<Vec<_>>().join(", ")
-            );
-        }
-    };
-    tell("fitted", &found.fitted_errors);
-    tell("kept back and predicted", &found.kept_back_errors);
+    tell_errors(&found.fitted_errors, &found.kept_back_errors);
     crate::tell!("not determined, as in {}: {}", found.like, found.undetermined.join(", "));
     Ok(Ended::Done)
+}
+
+/// Says how far off a fit is, on what it was fitted to and on what it only predicts.
+pub(crate) fn tell_errors(fitted: &[Group], kept_back: &[Group]) {
+    for (title, groups) in [("fitted", fitted), ("kept back and predicted", kept_back)] {
+        for group in groups {
+            let errors = group.errors.iter().map(|(name, e)| format!("{name} {:.1} %", e.median * 100.0));
+            let errors = errors.collect::<Vec<_>>().join(", ");
+            crate::tell!("{title}: {} rows of {}: median errors: {errors}", group.rows, group.name);
+        }
+    }
+}
+
+/// What was fitted; that it was interrupted is said as such.
+pub(crate) fn unless_interrupted<T>(found: Result<T, MeasuredError>, watched: &Watched) -> Result<T> {
+    if watched.control().cancelled() {
+        return Err(Failure::interrupted("interrupted; nothing was fitted").into());
+    }
+    Ok(found?)
 }

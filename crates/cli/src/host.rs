@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use dumbwaiter_experiment::Control;
-use dumbwaiter_fidelity::measured::{FittedHost, Group, HostFitOptions, fit_host, fit_host_to_table, host};
+use dumbwaiter_fidelity::measured::{FittedHost, HostFitOptions, fit_host, fit_host_to_table, host};
 use dumbwaiter_realworld::{HostRunOptions, HostRuns, host_runs};
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{CpuScheduler, HostCosts, Profile};
 
 use crate::args::{Host, HostCommand, HostFit, renamed};
 use crate::fidelity::device_of;
+use crate::fit::{tell_errors, unless_interrupted};
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
 use crate::{Ended, input, output};
 
@@ -70,24 +71,11 @@ fn fit(args: &HostFit) -> Result<Ended> {
     if !args.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&found.host_file)?;
     }
-    tell("fitted", &found.fitted_errors);
-    tell("kept back and predicted", &found.kept_back_errors);
+    tell_errors(&found.fitted_errors, &found.kept_back_errors);
     if !found.undetermined.is_empty() {
         crate::tell!("not determined, as in {}: {}", found.base, found.undetermined.join(", "));
     }
     Ok(Ended::Done)
-}
-
-fn tell(title: &str, groups: &[Group]) {
-    for group in groups {
-        let errors = group.errors.iter().map(|(name, e)| format!("{name} {:.1} %", e.median * 100.0));
-        crate::tell!(
-            "{title}: {} rows of {}: median errors: {}",
-            group.rows,
-            group.name,
-            errors.collect::<Vec<_>>().join(", ")
-        );
-    }
 }
 
 /// Measures this machine, and fits a profile to it.
@@ -135,7 +123,8 @@ fn of_this_machine(args: &HostFit) -> Result<FittedHost> {
     };
     let world = input::simulator(args.jobs)?;
     let watched = Watched::start()?;
-    Ok(watched.run(|control| fit_host_to_table(&runs.table, "this machine", &options, &world, control))?)
+    let found = watched.run(|control| fit_host_to_table(&runs.table, "this machine", &options, &world, control));
+    unless_interrupted(found, &watched)
 }
 
 /// The profile from which a fit to this machine begins: its clock, threads and kernel.
@@ -160,7 +149,8 @@ fn of_published(args: &HostFit) -> Result<FittedHost> {
     };
     let world = input::simulator(args.jobs)?;
     let watched = Watched::start()?;
-    Ok(watched.run(|control| fit_host(&args.from, &options, &world, control))?)
+    let found = watched.run(|control| fit_host(&args.from, &options, &world, control));
+    unless_interrupted(found, &watched)
 }
 
 fn file_name(path: &str) -> String {

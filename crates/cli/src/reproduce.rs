@@ -4,7 +4,7 @@ use crate::terminal::{ReproducedOutputs, causes_text};
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_reproduce::show::Finished;
 use dumbwaiter_reproduce::{
-    CHANGES, Causes, Change, Changed, Effort, Error, Figure, OnDevice, Paper, causes, find_all, possible,
+    CHANGES, Causes, Change, Effort, Error, Figure, OnDevice, Paper, causes, find_all, possible, reproduce_with,
 };
 
 use crate::args::Reproduce;
@@ -35,12 +35,11 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
     if args.causes {
         return find_causes(args, &wanted, changes, &Effort::new(args.quick, &world, watched.control()), &watched);
     }
-    let world = Changed::new(&world, changes);
     let effort = Effort::new(args.quick, &world, watched.control());
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
         watched.restart(&format!("{}:{}", paper.name, figure.name));
-        match watched.run(|_| figure.reproduce(paper.name, &effort)) {
+        match watched.run(|_| reproduce_with(paper, figure, &changes, &effort)) {
             Ok(result) => finished.push((paper, figure, result)),
             Err(Error::Cancelled) => break,
             Err(error) => return Err(error.into()),

@@ -11,7 +11,7 @@ use dumbwaiter_scenario::load::Prepared;
 use dumbwaiter_scenario::{Profile, SchedulerSpec};
 use serde::Serialize;
 
-use crate::{Effort, Error, Figure, Paper, Status};
+use crate::{Effort, Error, Figure, FigureResult, Paper, Status};
 
 /// A change of every run that has what it names.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,6 +189,29 @@ impl World for Changed<'_> {
     }
 }
 
+/// A figure with these changes. A note says so, and causes of the list, which are of runs without them, are left out.
+///
+/// # Errors
+/// As [`Figure::reproduce`].
+pub fn reproduce_with(
+    paper: &Paper,
+    figure: &Figure,
+    changes: &[Change],
+    effort: &Effort<'_>,
+) -> Result<FigureResult, Error> {
+    if changes.is_empty() {
+        return figure.reproduce(paper.name, effort);
+    }
+    let world = Changed::new(effort.world, changes.to_vec());
+    let mut result = figure.reproduce(paper.name, &Effort::new(effort.quick, &world, effort.control))?;
+    let list = changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", ");
+    result.notes.insert(0, format!("with {list}, wherever there is that: not as the paper's experiment"));
+    for row in result.rows.iter_mut().filter(|row| row.cause.is_some()) {
+        row.cause = Some("not looked for with something changed".to_owned());
+    }
+    Ok(result)
+}
+
 /// Which changes make a failing statement hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Causes {
@@ -286,6 +309,30 @@ mod tests {
         assert_eq!(longer.scenario().unwrap().duration, Some(Nanos::from_secs(3)));
         assert_eq!(apply("host:cpus=1", &disk).unwrap().scenario().unwrap().host.cpus, 1);
         assert!(CHANGES.iter().all(|text| Change::parse(text).is_ok_and(|change| change.to_string() == **text)));
+    }
+
+    #[test]
+    fn a_figure_with_a_change_says_so() {
+        let control = Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
+        let (paper, figure) = crate::find("ull-2023:table-1").unwrap()[0];
+        let free = [Change::parse("host:profile=free").unwrap()];
+        let of = |changes: &[Change]| reproduce_with(paper, figure, changes, &effort).unwrap();
+        let (own, changed) = (of(&[]), of(&free));
+        assert!(changed.notes[0].starts_with("with host:profile=free, wherever"), "{:?}", changed.notes);
+        let failing = changed.rows.iter().filter(|row| row.status == Some(Status::Fails));
+        let causes: Vec<_> = failing.map(|row| row.cause.as_deref()).collect();
+        assert!(
+            !causes.is_empty() && causes.iter().all(|cause| *cause == Some("not looked for with something changed"))
+        );
+        assert!(own.rows.iter().all(|row| row.status != Some(Status::Fails)), "as it is, the table holds");
+        let found = causes_of(paper, figure, &free, &effort);
+        assert!(found.is_empty(), "nothing fails, so there is nothing to ask");
+    }
+
+    fn causes_of(paper: &Paper, figure: &Figure, changes: &[Change], effort: &Effort<'_>) -> Vec<Causes> {
+        causes(paper, figure, changes, effort, &mut |_| ()).unwrap()
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod ull_2023;
 use dumbwaiter_report::{Grid, Plot};
 use serde::Serialize;
 
-pub use changed::{CHANGES, Causes, Change, Changed, causes};
+pub use changed::{CHANGES, Causes, Change, Changed, causes, reproduce_with};
 pub use effort::{Case, Effort, OnDevice};
 pub use real::{Possible, Real, possible};
 pub use row::{Row, Status};

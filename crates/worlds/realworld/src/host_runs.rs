@@ -122,7 +122,7 @@ impl Subject {
         let fill = |file: &mut std::fs::File| {
             std::io::copy(&mut std::io::Read::take(std::io::repeat(0), u64::from(MIB) << 20), file).map(drop)
         };
-        Ok(Subject::Loop(OwnLoop::new(memory, fill)?, reason))
+        Ok(Subject::Loop(OwnLoop::new(memory, fill).map_err(needs_root)?, reason))
     }
 
     fn path(&self) -> &Path {
@@ -131,6 +131,11 @@ impl Subject {
             Subject::Loop(own, _) => own.device(),
         }
     }
+}
+
+/// Whoever may not make a device or set its scheduler is told who may.
+fn needs_root(error: dumbwaiter_linux::Error) -> Error {
+    Error::refused(format!("{error}; host fit makes a device of its own and sets its scheduler, as root"))
 }
 
 /// Figures of a run of fio.
@@ -193,7 +198,11 @@ pub fn host_runs(
     cancel: &AtomicBool,
     observe: &mut dyn FnMut(usize, usize),
 ) -> Result<HostRuns, Failure> {
-    Ok(measure(options, cancel, observe)?)
+    let found = measure(options, cancel, observe);
+    if cancel.load(Ordering::Relaxed) {
+        return Err(Failure::interrupted("interrupted; nothing was fitted"));
+    }
+    Ok(found?)
 }
 
 fn measure(
@@ -216,10 +225,10 @@ fn measure(
     for round in 0..rounds as usize {
         for (number, (case, runs)) in cases.iter().zip(&mut found).enumerate() {
             if cancel.load(Ordering::Relaxed) {
-                return Err(Error::failed("interrupted; nothing was fitted"));
+                return Err(Error::failed("interrupted"));
             }
             observe(round * cases.len() + number + 1, whole);
-            file::write(&queue.file("scheduler"), case.scheduler)?;
+            file::write(&queue.file("scheduler"), case.scheduler).map_err(needs_root)?;
             runs.push(fio(subject.path(), case, options.length)?);
         }
     }
