@@ -99,6 +99,11 @@ impl Profile {
             Profile::Given(costs) => Ok(Arc::clone(costs)),
             Profile::Named(name) => match SHIPPED.iter().position(|(own, _)| own == name) {
                 Some(place) => Ok(Arc::clone(&COSTS[place])),
+                // A sweep varies values, and reads no files for them.
+                None if self.file().is_some() => Err(Error::invalid(
+                    "host.profile",
+                    format!("{name}: not read here; expected it in a scenario file, or --host"),
+                )),
                 None => Err(unknown(name)),
             },
         }
@@ -305,6 +310,16 @@ mod tests {
         for name in names {
             assert!(manual.contains(&name), "docs/host.md does not have {name}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_said() {
+        let costs = |name: &str| Profile::Named(name.to_owned()).costs().unwrap_err().to_string();
+        assert!(costs("icpe42").starts_with("host.profile: \"icpe42\" is no profile; did you mean `icpe24`?"));
+        assert!(
+            costs("a/host.toml")
+                .starts_with("host.profile: a/host.toml: not read here; expected it in a scenario file")
+        );
     }
 
     #[test]
