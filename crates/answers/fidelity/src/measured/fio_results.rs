@@ -147,12 +147,14 @@ fn add(
         drives: Some(drives),
     });
     let at = case.jobs.len() - 1;
+    // Of a group fio says the mean of its processes' CPU time, and the sum of their I/Os.
+    let of_group = |own: Figures| Figures { cpu_us: own.cpu_us.map(|us| us * f64::from(count)), ..own };
     if reads && writes {
-        case.rows.push(place(&format!("{name} reads"), Part::Reads(at), reads_of(job)));
-        case.rows.push(place(&format!("{name} writes"), Part::Writes(at), writes_of(job)));
+        case.rows.push(place(&format!("{name} reads"), Part::Reads(at), of_group(reads_of(job))));
+        case.rows.push(place(&format!("{name} writes"), Part::Writes(at), of_group(writes_of(job))));
     } else {
         let figures = if writes { writes_of(job) } else { reads_of(job) };
-        case.rows.push(place(&name, Part::Job(at), figures));
+        case.rows.push(place(&name, Part::Job(at), of_group(figures)));
     }
     Ok(())
 }

@@ -220,6 +220,14 @@ fn results_of_fio_are_rebuilt_as_jobs() {
     assert_eq!(case.jobs.iter().map(|job| (job.numjobs, job.iodepth)).collect::<Vec<_>>(), [(2, 2), (2, 2)]);
     let row = &case.rows[0];
     assert_eq!((row.figures.iops, row.figures.mean_us, row.figures.cpu_us), (Some(500.0), Some(2000.0), Some(100.0)));
+    // The same two processes as a group: twice the rate in one job, whose CPU time is their mean.
+    let mut group: serde_json::Value = serde_json::from_str(&fio_result("g", "randread")).unwrap();
+    group["jobs"] = serde_json::json!([group["jobs"][0]]);
+    group["jobs"][0]["job options"]["group_reporting"] = "1".into();
+    group["jobs"][0]["read"]["iops"] = 500.0.into();
+    let group = write(folder.path(), "group.json", &group.to_string());
+    let grouped = fio_results::case(&[group], "none").unwrap();
+    assert_eq!((grouped.jobs[0].numjobs, grouped.rows[0].figures.cpu_us), (2, Some(100.0)));
     let source = format!("{},{}", reads.display(), writes.display());
     let found = measured(&source, &options(), &Simulator::new(1), &Control::default()).unwrap();
     assert_eq!(found.rows.iter().map(|row| row.role.as_str()).collect::<Vec<_>>(), ["r", "w"]);
