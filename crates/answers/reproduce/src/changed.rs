@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::{About, Cached, Cell, CellResult, Concurrency, Control, Failure, Refusal, World};
 use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::Profile;
 use dumbwaiter_scenario::load::Prepared;
-use dumbwaiter_scenario::{Profile, SchedulerSpec};
+use dumbwaiter_schedulers::Choice;
 use serde::Serialize;
 
 use crate::{Effort, Error, Figure, FigureResult, Paper, Status};
@@ -82,7 +84,10 @@ impl Change {
             number.ok_or_else(|| format!("{text}: expected a number from {low} to {high}"))
         };
         let kind = match (place, key) {
-            ("device", _) => ChangeKind::Device { key: key.to_owned(), value: value.to_owned() },
+            ("device", _) => {
+                taken_by_a_model(key, value).map_err(|why| format!("{text}: {why}"))?;
+                ChangeKind::Device { key: key.to_owned(), value: value.to_owned() }
+            }
             ("host", "profile") => ChangeKind::Host(Profile::read(value).map_err(|error| error.to_string())?),
             ("host", "cpus") => ChangeKind::Cpus(number(1.0, 1024.0)? as u16),
             ("load", "times") => ChangeKind::Times(number(0.1, 100.0)?),
@@ -90,7 +95,7 @@ impl Change {
             ("load", "queue_depth") => ChangeKind::QueueDepth(number(1.0, 65_536.0)? as u32),
             ("host" | "load", _) => return Err(expected()),
             (name, _) => {
-                SchedulerSpec::parse(&format!("{name}:{pair}")).map_err(|why| format!("{text}: {why}"))?;
+                Choice::parse(text).map_err(|why| format!("{text}: {why}"))?;
                 ChangeKind::Scheduler { name: name.to_owned(), key: key.to_owned(), value: value.to_owned() }
             }
         };
@@ -136,6 +141,21 @@ impl Change {
     }
 }
 
+/// Is there a model of a drive that takes this value of this parameter?
+fn taken_by_a_model(key: &str, value: &str) -> Result<(), String> {
+    let loaded = |name: &str| dumbwaiter_devices::load(name).map_err(|error| error.to_string());
+    let mut refused = None;
+    for info in dumbwaiter_devices::models() {
+        if loaded(info.name)?.kind().keys().iter().any(|own| own.name == key) {
+            match loaded(&format!("{}?{key}={value}", info.name)) {
+                Ok(_) => return Ok(()),
+                Err(why) => refused = Some(why),
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(|| format!("no drive has a parameter `{key}`; see `dumbwaiter devices show NAME`")))
+}
+
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
@@ -145,17 +165,24 @@ impl std::fmt::Display for Change {
 /// A world whose runs have changes. Their results name device and scheduler as the experiment does, which looks for them.
 pub struct Changed<'a> {
     world: &'a dyn World,
-    changes: Vec<Change>,
+    /// The changes, and whether a run had what they name.
+    changes: Vec<(Change, AtomicBool)>,
 }
 
 impl<'a> Changed<'a> {
     /// The runs of `world` with these changes.
     pub fn new(world: &'a dyn World, changes: Vec<Change>) -> Changed<'a> {
-        Changed { world, changes }
+        Changed { world, changes: changes.into_iter().map(|change| (change, AtomicBool::new(false))).collect() }
     }
 
     fn cell(&self, cell: &Cell) -> Cell {
-        self.changes.iter().fold(cell.clone(), |cell, change| change.apply(&cell).unwrap_or(cell))
+        self.changes.iter().fold(cell.clone(), |cell, (change, applied)| match change.apply(&cell) {
+            Some(changed) => {
+                applied.store(true, Ordering::Relaxed);
+                changed
+            }
+            None => cell,
+        })
     }
 }
 
@@ -204,8 +231,18 @@ pub fn reproduce_with(
     }
     let world = Changed::new(effort.world, changes.to_vec());
     let mut result = figure.reproduce(paper.name, &Effort::new(effort.quick, &world, effort.control))?;
-    let list = changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", ");
-    result.notes.insert(0, format!("with {list}, wherever there is that: not as the paper's experiment"));
+    let (with, without): (Vec<_>, Vec<_>) =
+        world.changes.iter().partition(|(_, applied)| applied.load(Ordering::Relaxed));
+    let list = |changes: &[&(Change, AtomicBool)]| {
+        changes.iter().map(|(change, _)| change.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    if !without.is_empty() {
+        result.notes.insert(0, format!("no run of this figure has what {} names, or all have it so", list(&without)));
+    }
+    if with.is_empty() {
+        return Ok(result);
+    }
+    result.notes.insert(0, format!("with {}: not as the paper's experiment", list(&with)));
     for row in result.rows.iter_mut().filter(|row| row.cause.is_some()) {
         row.cause = Some("not looked for with something changed".to_owned());
     }
@@ -286,7 +323,7 @@ pub fn causes(
 #[cfg(test)]
 mod tests {
     use dumbwaiter_experiment::Stack;
-    use dumbwaiter_scenario::Scenario;
+    use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
     use super::*;
 
@@ -320,13 +357,16 @@ mod tests {
         let free = [Change::parse("host:profile=free").unwrap()];
         let of = |changes: &[Change]| reproduce_with(paper, figure, changes, &effort).unwrap();
         let (own, changed) = (of(&[]), of(&free));
-        assert!(changed.notes[0].starts_with("with host:profile=free, wherever"), "{:?}", changed.notes);
+        assert!(changed.notes[0].starts_with("with host:profile=free: not as"), "{:?}", changed.notes);
         let failing = changed.rows.iter().filter(|row| row.status == Some(Status::Fails));
         let causes: Vec<_> = failing.map(|row| row.cause.as_deref()).collect();
         assert!(
             !causes.is_empty() && causes.iter().all(|cause| *cause == Some("not looked for with something changed"))
         );
         assert!(own.rows.iter().all(|row| row.status != Some(Status::Fails)), "as it is, the table holds");
+        let elsewhere = of(&[Change::parse("device:lookahead=false").unwrap()]);
+        assert_eq!(elsewhere.rows, own.rows, "no disk is in it");
+        assert!(elsewhere.notes[0].starts_with("no run of this figure has what device:lookahead=false"));
         let found = causes_of(paper, figure, &free, &effort);
         assert!(found.is_empty(), "nothing fails, so there is nothing to ask");
     }
@@ -343,6 +383,10 @@ mod tests {
             ("load:times=0", "load:times=0: expected a number from 0.1 to 100"),
             ("host:profile=mine", "\"mine\" is no profile"),
             ("device:channels=", "is no change"),
+            ("device:chanels=2", "no drive has a parameter `chanels`"),
+            ("device:cache=maybe", "device:cache=maybe: "),
+            ("bfq:slice_idel=0", "bfq:slice_idel=0: "),
+            ("bfg:slice_idle=0", "bfg:slice_idle=0: "),
         ] {
             let said = Change::parse(text).unwrap_err();
             assert!(said.contains(says), "{text}: {said}");

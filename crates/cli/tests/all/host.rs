@@ -77,7 +77,9 @@ fn this_machine_is_measured_and_fitted() {
     std::fs::write(&found, &out.stdout).unwrap();
     let file = text(&out.stdout);
     assert!(file.starts_with("# A host's costs, fitted by `dumbwaiter host fit`"), "{file}");
-    assert!(file.contains("# work_percent = ") && file.contains("# kept back  "), "{file}");
+    assert!(file.contains("# work_percent = "), "{file}");
+    assert!(file.contains("# kept back  between randread depth=8 processes=1 kept back none"), "{file}");
+    assert!(!file.lines().any(|line| line.starts_with("# fitted  ") && line.contains("kept back")), "{file}");
     let table = std::fs::read_to_string(&cases).unwrap();
     assert!(table.contains("sleeping,randread depth=1 processes=1,none,1,reads,randread,4k,1,1,"), "{table}");
     let (us, _) = cpu_us(&["nvme-random", "--host", found_path, "--duration", "20ms", "-s", "none"]);

@@ -17,6 +17,7 @@ use dumbwaiter_linux::null_blk::{NullBlkOptions, OwnNullBlk};
 use dumbwaiter_linux::process::end_with_us;
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::{Roots, file};
+use dumbwaiter_measure::median;
 use serde_json::Value;
 
 use crate::error::Error;
@@ -31,8 +32,8 @@ const MIB: u32 = 256;
 const DEEP: u32 = 64;
 /// The scheduler to which locks and what a sleep adds to hooks are fitted; others are predicted.
 const FITTED: &str = "mq-deadline";
-/// What a loop device's table leaves empty.
-const NOT_OF_LOOP: f64 = f64::NAN;
+/// A cell of the table that stays empty.
+const EMPTY: f64 = f64::NAN;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -135,7 +136,9 @@ impl Subject {
 
 /// Whoever may not make a device or set its scheduler is told who may.
 fn needs_root(error: dumbwaiter_linux::Error) -> Error {
-    Error::refused(format!("{error}; host fit makes a device of its own and sets its scheduler, as root"))
+    let text = error.to_string();
+    let hint = "host fit makes a device of its own and sets its scheduler, as root";
+    Error::refused(if text.contains("ermission denied") { format!("{text}; {hint}") } else { text })
 }
 
 /// Figures of a run of fio.
@@ -171,12 +174,7 @@ impl FioFigures {
 
     /// Of each figure the median.
     fn median(runs: &[FioFigures]) -> FioFigures {
-        let of = |value: fn(&FioFigures) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(value).collect();
-            values.sort_by(f64::total_cmp);
-            let middle = values.len() / 2;
-            if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
-        };
+        let of = |value: fn(&FioFigures) -> f64| median(runs.iter().map(value).collect());
         FioFigures {
             iops: of(|f| f.iops),
             mean_us: of(|f| f.mean_us),
@@ -292,8 +290,8 @@ fn table(cases: &[HostCase], figures: &[FioFigures], of_loop: bool) -> String {
     );
     for (case, f) in cases.iter().zip(figures) {
         let HostCase { figure, scheduler, rw, depth, processes, kept_back } = case;
-        let of_tail = |us: f64| if *kept_back && !of_loop { us } else { NOT_OF_LOOP };
-        let rate = |value: f64| if of_loop { NOT_OF_LOOP } else { value };
+        let of_tail = |us: f64| if *kept_back && !of_loop { us } else { EMPTY };
+        let rate = |value: f64| if of_loop { EMPTY } else { value };
         let cells = [rate(f.iops), rate(f.mean_us), of_tail(f.p50_us), of_tail(f.p95_us), of_tail(f.p99_us), f.cpu_us];
         let cells = cells.map(|value| if value.is_finite() { format!("{value:.3}") } else { String::new() }).join(",");
         let condition = case.condition();

@@ -193,11 +193,11 @@ fn check(table: &Table, known: &Table, within: &str) -> Result<(), Wrong> {
         let model = if of_schedulers { known.values().next() } else { known.get(key) };
         let Some(model) = model else {
             let hint = did_you_mean(key, known.keys().map(String::as_str));
-            return Err(Wrong::at(key, format!("unknown key `{place}`{hint}")));
+            return Err(Wrong::at(&place, format!("unknown key `{place}`{hint}")));
         };
         match (value, model) {
             (Value::Table(own), Value::Table(known)) => check(own, known, &format!("{place}."))?,
-            (_, Value::Table(_)) => return Err(Wrong::at(key, format!("{place} = {value}: expected a table"))),
+            (_, Value::Table(_)) => return Err(Wrong::at(&place, format!("{place} = {value}: expected a table"))),
             (Value::Array(items), Value::Array(_)) => {
                 let all = items.iter().flat_map(|item| match item {
                     Value::Array(pair) => pair.as_slice(),
@@ -227,17 +227,20 @@ fn in_range(key: &str, place: &str, value: &Value) -> Result<(), Wrong> {
     };
     match value.as_integer() {
         Some(number) if (low..=high).contains(&number) => Ok(()),
-        _ => Err(Wrong::at(key, format!("{place} = {value}: expected a whole number from {low} to {high}"))),
+        _ => Err(Wrong::at(place, format!("{place} = {value}: expected a whole number from {low} to {high}"))),
     }
 }
 
-/// The line on which a key is set.
-fn line_of(text: &str, key: &str) -> Option<usize> {
+/// The line on which a key is set, whose place is as `lock.remote_ns`: the first with its name behind the head of its table.
+fn line_of(text: &str, place: &str) -> Option<usize> {
+    let (table, key) = place.rsplit_once('.').unwrap_or(("", place));
+    let head = |line: &str| line.trim() == format!("[{table}]");
+    let from = text.lines().position(head).map_or(0, |line| line + 1);
     let sets = |line: &str| {
         let line = line.trim_start().trim_start_matches('[');
         line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(['=', ']', '.']))
     };
-    text.lines().position(sets).map(|place| place + 1)
+    text.lines().skip(from).position(sets).map(|line| from + line + 1)
 }
 
 impl Serialize for Profile {
@@ -288,7 +291,11 @@ mod tests {
             // As a table of a scenario it needs a name of its own.
             let own = HostCosts { name: "own".to_owned(), ..(*costs).clone() };
             let text = toml::to_string(&own).unwrap();
-            assert_eq!(Profile::from_toml(&text, "own.toml").unwrap().costs().unwrap(), Arc::new(own), "{text}");
+            let read = Profile::from_toml(&text, "own.toml").unwrap();
+            assert_eq!(read.costs().unwrap(), Arc::new(own), "{text}");
+            // A result's JSON carries it.
+            let json = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<Profile>(&json).unwrap(), read, "{json}");
         }
     }
 
@@ -340,6 +347,10 @@ mod tests {
             (
                 "base = \"free\"\n[lock]\nremote_ns = -1\n",
                 "host.toml:3: lock.remote_ns = -1: expected a whole number from 0 to",
+            ),
+            (
+                "base = \"free\"\n[schedulers.bfq]\nread_ns = 1\nwrite_ns = 1\n[schedulers.kyber]\nread_ns = -1\nwrite_ns = 1\n",
+                "host.toml:6: schedulers.kyber.read_ns = -1: expected",
             ),
             ("base = \"free\"\nname = \"free\"\n", "host.toml:2: name: \"free\" is a shipped profile"),
             ("base = \"free\"\npower = \"mine\"\n", "host.toml:2: power = \"mine\": expected \"r230\""),

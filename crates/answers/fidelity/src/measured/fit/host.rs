@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::parameter::FittedParameter;
 use super::search::{Parameter, Search, Space, error};
-use super::{EFFORT, remarks, split, wanted};
+use super::{EFFORT, remarks, split, usable, wanted};
 use crate::measured::answer::MeasuredAgainst;
 use crate::measured::case::Case;
 use crate::measured::csv::Table;
@@ -101,7 +101,8 @@ pub fn fit_host_to_table(
     world: &dyn World,
     control: &Control,
 ) -> Result<FittedHost, MeasuredError> {
-    fit_cases(of_table(&Table::parse(Path::new(origin), text)?)?, options, world, control)
+    let cases = of_table(&Table::parse(Path::new(origin), text)?)?;
+    fit_cases(usable(cases, &options.figures, origin)?, options, world, control)
 }
 
 fn fit_cases(

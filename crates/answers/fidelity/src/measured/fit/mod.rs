@@ -28,12 +28,17 @@ fn wanted(sources: &[String], figures: &[String], scheduler: &str) -> Result<Vec
     for source in sources {
         cases.extend(read(source, scheduler)?);
     }
+    usable(cases, figures, &sources.join(" "))
+}
+
+/// Those of the figures that can be run; without any, `origin` is named.
+fn usable(mut cases: Vec<Case>, figures: &[String], origin: &str) -> Result<Vec<Case>, MeasuredError> {
     if !figures.is_empty() {
         cases.retain(|case| figures.iter().any(|name| is_of(case, name)));
     }
     cases.retain(|case| case.stack.is_ok());
     if cases.is_empty() {
-        let what = format!("{}: no condition can be run; expected some of the figures given", sources.join(" "));
+        let what = format!("{origin}: no condition can be run; expected some of the figures given");
         return Err(MeasuredError::Nothing(what));
     }
     Ok(cases)
