@@ -140,9 +140,12 @@ fn given(table: Table) -> Result<Profile, Wrong> {
         return Err(Wrong::at("name", format!("name: {name:?} is a shipped profile; expected a name of its own")));
     }
     check(&table, &known(), "")?;
-    let costs: HostCosts = whole(table)?
-        .try_into()
-        .map_err(|error: toml::de::Error| Wrong { key: None, reason: error.message().trim().to_owned() })?;
+    let costs: HostCosts = whole(table)?.try_into().map_err(|error: toml::de::Error| {
+        let said = error.message().trim();
+        let hint =
+            if said.starts_with("missing field") { "; expected every key, or a `base` that has the rest" } else { "" };
+        Wrong { key: None, reason: format!("{said}{hint}") }
+    })?;
     let hooks = &costs.cold_hooks_ns_percent;
     if !hooks.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1) {
         let key = "cold_hooks_ns_percent";
@@ -363,7 +366,7 @@ mod tests {
                 "base = \"free\"\ncold_hooks_ns_percent = [[9, 100], [5, 90]]\n",
                 "host.toml:2: cold_hooks_ns_percent: expected",
             ),
-            ("name = \"x\"\n", "host.toml: missing field `mhz`"),
+            ("name = \"x\"\n", "host.toml: missing field `mhz`; expected every key, or a `base`"),
             ("name = \n", "host.toml: TOML parse error at line 1"),
         ] {
             let said = refused(text);
