@@ -10,7 +10,7 @@ impl BlockLayer {
     /// them is gone. Those that controllers park, or that the scheduler lets go, complete by the next [`BlockLayer::finish_idle`]; the
     /// others when the scheduler chooses them. What belongs to a flush is carried out.
     pub fn abandon(&mut self, now: Nanos, task: TaskId, why: Errno) {
-        self.any_gone = true;
+        self.population.any_gone = true;
         if !self.population.give_up(task, why) {
             return;
         }
@@ -32,7 +32,7 @@ impl BlockLayer {
             let request = &mut self.requests[id];
             request.state = State::Held;
             request.error = Some(why);
-            self.withdrawn.push(id);
+            self.ended.withdrawn.push(id);
         }
     }
 
@@ -74,14 +74,14 @@ impl BlockLayer {
                 None => break why,
             }
         };
-        let mut dropped: Vec<Finished> = std::mem::take(&mut self.dropped);
+        let mut dropped: Vec<Finished> = std::mem::take(&mut self.ended.dropped);
         self.complete(now, id, Err(why), &mut dropped);
-        self.dropped = dropped;
+        self.ended.dropped = dropped;
         true
     }
 
     /// Are there I/Os that the next [`BlockLayer::finish_idle`] reports because their task is gone?
     pub fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty() || !self.withdrawn.is_empty()
+        self.ended.any_of_gone()
     }
 }

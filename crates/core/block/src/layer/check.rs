@@ -8,7 +8,7 @@ use crate::{Nanos, RequestId};
 impl BlockLayer {
     /// Why nothing is sent any more, if so: [`BlockLayer::poll`] answers `None` from then on.
     pub fn fault(&self) -> Option<&Fault> {
-        self.fault.as_ref()
+        self.checks.fault.as_ref()
     }
 
     /// Is this request where the caller says? If not, that is the layer's fault from now on.
@@ -28,12 +28,12 @@ impl BlockLayer {
 
     #[cold]
     fn set_fault(&mut self, fault: Fault) {
-        self.fault.get_or_insert(fault);
+        self.checks.fault.get_or_insert(fault);
     }
 
     /// The device gave request `id` back at `now`; that must not go on for ever.
     pub(super) fn note_refusal(&mut self, now: Nanos, id: RequestId) {
-        if self.failed_attempts.too_many(now) {
+        if self.checks.failed_attempts.too_many(now) {
             self.set_fault_about(id, Fault::DeviceRefuses);
         }
     }
@@ -41,8 +41,8 @@ impl BlockLayer {
     /// The scheduler holds requests and sends none.
     pub(super) fn note_stall(&mut self, now: Nanos) {
         if self.in_device() > 0 {
-            self.failed_attempts = FailedAttempts::default();
-        } else if self.failed_attempts.too_many(now) {
+            self.checks.failed_attempts = FailedAttempts::default();
+        } else if self.checks.failed_attempts.too_many(now) {
             self.set_fault(Fault::SchedulerStalls { waiting: self.queued() });
         }
     }

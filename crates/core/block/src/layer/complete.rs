@@ -3,11 +3,11 @@
 use crate::Context;
 use crate::finished::Finished;
 use crate::layer::fault::FailedAttempts;
-use crate::layer::{BlockLayer, Fault, NO_TAG};
+use crate::layer::{BlockLayer, Fault};
 use crate::request::{Request, State};
 use crate::scheduler::Place;
 use crate::sequence::Sequence;
-use crate::{Errno, Io, Nanos, Op, RequestId};
+use crate::{Errno, Nanos, RequestId};
 
 impl BlockLayer {
     /// The device finished request `id` at `now`, with success or an error. Appends every I/O that is finished by it. An `id`
@@ -16,7 +16,7 @@ impl BlockLayer {
         if !self.expect_state(id, State::Issued, Fault::WrongCompletion) {
             return;
         }
-        self.failed_attempts = FailedAttempts::default();
+        self.checks.failed_attempts = FailedAttempts::default();
         self.completion = now;
         let hw = self.hw_of(id);
         self.ledger.finished += 1;
@@ -31,7 +31,7 @@ impl BlockLayer {
         } else {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             if self.known_to_scheduler(id) && self.scheduler.complete(id, &ctx) {
-                self.run_all();
+                self.hw.run_all();
             }
             self.controllers_see_completion(now, id);
             if self.requests[id].sequence == Sequence::NONE {
@@ -43,14 +43,16 @@ impl BlockLayer {
         }
         if self.hw[hw].restart {
             self.hw[hw].restart = false;
-            self.run(hw);
+            self.hw.run(hw);
         }
-        self.run_sharing(hw);
-        self.run_starved();
+        if self.tags.drivers.len() == 1 {
+            self.hw.run_others(hw);
+        }
+        self.hw.run_starved();
         if self.some_leave() {
             self.give_up_ids(now);
         }
-        if self.freeze.is_some() {
+        if self.exchanges.freeze.is_some() {
             self.end_freeze(now);
         }
         self.settle(now);
@@ -60,13 +62,13 @@ impl BlockLayer {
     pub fn finish_idle(&mut self, now: Nanos, out: &mut Vec<Finished>) {
         self.completion = now;
         self.finish_refused(out);
-        out.append(&mut self.dropped);
-        while let Some(id) = self.withdrawn.pop() {
+        out.append(&mut self.ended.dropped);
+        while let Some(id) = self.ended.withdrawn.pop() {
             let why = self.requests[id].error.map_or(Ok(()), Err);
             self.release(id);
             self.finish(id, why, out);
         }
-        while let Some(id) = self.done_at_once.pop() {
+        while let Some(id) = self.ended.done_at_once.pop() {
             self.finish(id, Ok(()), out);
         }
         if self.some_leave() {
@@ -75,15 +77,9 @@ impl BlockLayer {
         self.settle(now);
     }
 
-    /// An I/O that was refused completes by the next call of [`BlockLayer::finish_idle`].
-    pub(super) fn keep_refused(&mut self, now: Nanos, io: Io, why: Errno) {
-        let id = self.enter(Request { state: State::Held, error: Some(why), ..Request::new(io, now) });
-        self.refused.push(id);
-    }
-
     /// Reports the refused I/Os.
     fn finish_refused(&mut self, out: &mut Vec<Finished>) {
-        while let Some(id) = self.refused.pop() {
+        while let Some(id) = self.ended.refused.pop() {
             // One that was parked first had been admitted.
             let admitted = self.corridor.wait(id).by_worker;
             let Request { io, submit, error, .. } = self.requests.remove(id);
@@ -98,22 +94,6 @@ impl BlockLayer {
             if admitted {
                 self.controllers_see_end(self.completion, &finished);
             }
-        }
-    }
-
-    /// Gives back the tags that it still has.
-    pub(super) fn release(&mut self, id: RequestId) {
-        self.release_driver_tag(id);
-        if std::mem::take(&mut self.held[id.index()].awaits_driver_tag) {
-            let driver = self.driver_of(self.hw_of(id));
-            self.drivers[driver].awaiting -= 1;
-            self.note_freed(driver);
-        }
-        let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
-        if tag != NO_TAG {
-            let pool = self.held[id.index()].pool as usize;
-            self.tags[pool].put(tag);
-            self.note_freed(pool);
         }
     }
 
@@ -176,22 +156,6 @@ impl BlockLayer {
         }
     }
 
-    /// Sends a flush if one is due.
-    pub(super) fn start_flush(&mut self, now: Nanos) {
-        if !self.flush.due(now) {
-            return;
-        }
-        let first = self.flush.pending[0].1;
-        let io = Io { op: Op::Flush, sector: 0, sectors: 0, ..self.requests[first].io };
-        let id = self.enter(Request { state: State::Dispatched, ..Request::new(io, now) });
-        self.flush.request = Some(id);
-        self.flush.running.extend(self.flush.pending.drain(..).map(|(_, waiter)| waiter));
-        self.ledger.flushes += 1;
-        let hw = self.hw_of(id);
-        self.hw[hw].ready.push_front(id);
-        self.run(hw);
-    }
-
     /// The flush is done: each request that it served takes its next step.
     fn flush_done(&mut self, now: Nanos, result: Result<(), Errno>, out: &mut Vec<Finished>) {
         let served = std::mem::take(&mut self.flush.running);
@@ -230,15 +194,5 @@ impl BlockLayer {
             self.finish(id, result, out);
         }
         self.start_flush(now);
-    }
-
-    pub(super) fn release_driver_tag(&mut self, id: RequestId) {
-        if std::mem::take(&mut self.held[id.index()].driver_tag) {
-            let driver = self.driver_of(self.hw_of(id));
-            self.drivers[driver].used -= 1;
-            if self.traits.direct {
-                self.note_freed(driver);
-            }
-        }
     }
 }

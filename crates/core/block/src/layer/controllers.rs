@@ -1,24 +1,15 @@
 //! Controllers come, are set and go.
 
-use crate::controller::{Controller, Scope, device_settings, has_setting, set_control};
+use crate::controller::{Controller, Scope, Stack, device_settings, has_setting, set_control};
 use crate::layer::BlockLayer;
-use crate::layer::corridor::Link;
-use crate::scheduler::{Tunable, TunableError, set_tunable};
-use crate::{Context, Nanos, RequestId};
+use crate::scheduler::{Handover, Tunable, TunableError, set_tunable};
+use crate::{Nanos, RequestId};
 
 impl BlockLayer {
     /// Appends a controller to the chain, which I/Os meet last at submission and first when they ask for a request. Of the I/Os
     /// under way it hears only the ends.
     pub fn add_controller(&mut self, now: Nanos, controller: Box<dyn Controller>) {
         self.append(now, controller, false);
-    }
-
-    pub(super) fn append(&mut self, now: Nanos, mut controller: Box<dyn Controller>, of_stack: bool) {
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        let mut under_way = self.population.tenants.iter().map(|tenant| tenant.ios);
-        controller.attached(&self.config, &self.traits, &mut under_way, &ctx);
-        self.corridor.last_key += 1;
-        self.corridor.links.push(Link { key: self.corridor.last_key, of_stack, controller });
     }
 
     /// Removes the controller of this name, if there is one; everything that it keeps goes on.
@@ -29,8 +20,20 @@ impl BlockLayer {
         }
     }
 
+    /// Exchanges the scheduler, with the controllers that came with it, for another stack, which was made with the set-up that
+    /// [`BlockLayer::config`] shows now. A scheduler that a freeze still holds back is dropped for it. Other controllers stay.
+    pub fn replace(&mut self, now: Nanos, stack: impl Into<Stack>, how: Handover) {
+        let Stack { scheduler, controllers } = stack.into();
+        self.remove_stack_controllers(now);
+        for controller in controllers {
+            self.append(now, controller, true);
+        }
+        self.exchange_for(now, scheduler, how);
+        self.settle(now);
+    }
+
     /// The controllers of a stack go with it.
-    pub(super) fn remove_stack_controllers(&mut self, now: Nanos) {
+    fn remove_stack_controllers(&mut self, now: Nanos) {
         self.corridor.next_scheduler = None;
         while let Some(at) = self.corridor.links.iter().rposition(|link| link.of_stack) {
             self.remove_link(now, at);

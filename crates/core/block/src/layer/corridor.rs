@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::controller::{Controller, Effects};
-use crate::scheduler::{Handover, Scheduler};
-use crate::{Nanos, RequestId};
+use crate::layer::population::Population;
+use crate::scheduler::{Handover, Scheduler, Traits};
+use crate::{Config, Context, Nanos, RequestId};
 
 /// A controller of the chain.
 pub(super) struct Link {
@@ -20,7 +21,7 @@ pub(super) struct Link {
 #[derive(Default)]
 pub(super) struct Corridor {
     pub(super) links: Vec<Link>,
-    pub(super) last_key: u32,
+    last_key: u32,
     pub(super) effects: Effects,
     /// Requests whose tasks sleep until a time: the time, a number that keeps the order of arrival, the request.
     pub(super) sleepers: BinaryHeap<Reverse<(Nanos, u64, RequestId)>>,
@@ -29,6 +30,8 @@ pub(super) struct Corridor {
     pub(super) next_scheduler: Option<(Box<dyn Scheduler>, Handover)>,
     /// I/Os that controllers park.
     pub(super) parked: usize,
+    /// A worker, and no task, submits the I/Os that enter now.
+    pub(super) by_worker: bool,
     /// By request; empty until a controller keeps one.
     waits: Vec<Wait>,
 }
@@ -53,6 +56,21 @@ impl Corridor {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.links.is_empty()
+    }
+
+    /// Appends a controller, which hears of the I/Os under way.
+    pub(super) fn append(
+        &mut self,
+        mut controller: Box<dyn Controller>,
+        of_stack: bool,
+        (config, traits): (&Config, &Traits),
+        population: &Population,
+        ctx: &Context<'_>,
+    ) {
+        let mut under_way = population.tenants.iter().map(|tenant| tenant.ios);
+        controller.attached(config, traits, &mut under_way, ctx);
+        self.last_key += 1;
+        self.links.push(Link { key: self.last_key, of_stack, controller });
     }
 
     /// How a request stands.

@@ -27,6 +27,13 @@ impl FailedAttempts {
     }
 }
 
+/// What is checked of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Checks {
+    pub(super) failed_attempts: FailedAttempts,
+    pub(super) fault: Option<Fault>,
+}
+
 /// The request that a [`Fault`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Culprit {

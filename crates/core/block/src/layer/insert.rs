@@ -3,10 +3,10 @@
 use crate::Context;
 use crate::layer::BlockLayer;
 use crate::plug::Plug;
-use crate::request::State;
+use crate::request::{Request, State};
 use crate::scheduler::Place;
 use crate::sequence::Sequence;
-use crate::{Nanos, RequestId};
+use crate::{Io, Nanos, Op, RequestId};
 
 /// Requests that the legacy block layer's plug holds.
 const LEGACY_PLUG_REQUESTS: usize = 16;
@@ -47,6 +47,22 @@ impl BlockLayer {
         }
     }
 
+    /// Sends a flush if one is due.
+    pub(super) fn start_flush(&mut self, now: Nanos) {
+        if !self.flush.due(now) {
+            return;
+        }
+        let first = self.flush.pending[0].1;
+        let io = Io { op: Op::Flush, sector: 0, sectors: 0, ..self.requests[first].io };
+        let id = self.enter(Request { state: State::Dispatched, ..Request::new(io, now) });
+        self.flush.request = Some(id);
+        self.flush.running.extend(self.flush.pending.drain(..).map(|(_, waiter)| waiter));
+        self.ledger.flushes += 1;
+        let hw = self.hw_of(id);
+        self.hw[hw].ready.push_front(id);
+        self.hw.run(hw);
+    }
+
     /// The task's batch ends: everything it holds back goes to the scheduler, before that is asked for anything.
     pub fn unplug(&mut self, now: Nanos, plug: &mut Plug) {
         self.flush_plug(now, plug, true);
@@ -67,11 +83,11 @@ impl BlockLayer {
     /// Hands a request to the scheduler, or past one that allows it straight to the device.
     pub(super) fn insert(&mut self, now: Nanos, id: RequestId, place: Place, straight: bool) {
         let hw = self.hw_of(id);
-        self.run(hw);
+        self.hw.run(hw);
         self.requests[id].insert = now;
         if self.traits.direct && straight {
             self.requests[id].state = State::Dispatched;
-            self.note_arrival(id, place);
+            self.slots.note_arrival(id, place, self.exchanges.switches.count);
             self.hw[hw].direct.push_back(id);
             return;
         }
@@ -94,16 +110,8 @@ impl BlockLayer {
     /// The scheduler holds the request from now on.
     pub(super) fn queue(&mut self, now: Nanos, id: RequestId, place: Place, busy: bool) {
         self.requests[id].state = State::Queued;
-        self.note_arrival(id, place);
+        self.slots.note_arrival(id, place, self.exchanges.switches.count);
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy };
         self.scheduler.insert(id, place, &ctx);
-    }
-
-    fn note_arrival(&mut self, id: RequestId, place: Place) {
-        self.arrivals += 1;
-        let held = &mut self.held[id.index()];
-        held.at_head = place == Place::Head;
-        held.owner = self.switches.count as u32;
-        held.arrival = self.arrivals;
     }
 }

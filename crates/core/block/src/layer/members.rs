@@ -3,7 +3,7 @@
 use crate::layer::BlockLayer;
 use crate::layer::population::{PendingRemoval, enroll};
 use crate::scheduler::Event;
-use crate::{Context, Nanos, Task, TaskId, Tenant, TenantError, TenantId};
+use crate::{Nanos, Task, TaskId, Tenant, TenantError, TenantId};
 
 impl BlockLayer {
     /// Adds a tenant.
@@ -102,8 +102,8 @@ impl BlockLayer {
 
     /// Tells the scheduler and frees the ids of which nothing is under way any more.
     pub(super) fn give_up_ids(&mut self, now: Nanos) {
-        while let Some(leaver) = self.population.pending.pop() {
-            match leaver {
+        while let Some(removal) = self.population.pending.pop() {
+            match removal {
                 PendingRemoval::Task(id) => {
                     // It may be in the list twice, or have been given out again since.
                     let Some(task) = self.tenants.task(id).copied() else { continue };
@@ -128,13 +128,6 @@ impl BlockLayer {
     /// Are there ids to give up?
     pub(super) fn some_leave(&self) -> bool {
         !self.population.pending.is_empty()
-    }
-
-    /// Passes an event on to controllers and scheduler that lets nothing go.
-    fn notify_scheduler(&mut self, now: Nanos, event: Event) {
-        self.controllers_see_event(now, event);
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.event(event, &ctx);
     }
 }
 

@@ -91,8 +91,8 @@ impl BlockLayer {
         self.requests[id].merged = self.requests[join.into].merged;
         self.requests[join.into].merged = id;
         match join.side {
-            Side::Front => self.parts_join(id, join.into, join.into),
-            Side::Back | Side::Range => self.parts_join(join.into, id, join.into),
+            Side::Front => self.slots.join_parts(id, join.into, join.into),
+            Side::Back | Side::Range => self.slots.join_parts(join.into, id, join.into),
         }
         *match join.side {
             Side::Back => &mut self.ledger.merged_back,
@@ -205,7 +205,7 @@ impl BlockLayer {
         self.requests[tail].merged = self.requests[survivor].merged;
         self.requests[survivor].merged = next;
         self.requests[next].state = State::Merged;
-        self.parts_join(survivor, next, survivor);
+        self.slots.join_parts(survivor, next, survivor);
         self.carried += 1;
         self.ledger.joined += 1;
         true

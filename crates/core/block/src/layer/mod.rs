@@ -10,51 +10,58 @@
 //! ```
 
 mod abandon;
+mod ask;
 mod check;
 mod complete;
 mod controllers;
 mod corridor;
-mod exchange;
+mod effects;
+mod ended;
+mod enter;
+mod exchanges;
 mod fault;
+mod hw_queues;
 mod insert;
 mod members;
 mod merging;
+mod notify;
 mod parts;
-mod passage;
 mod population;
-mod replace;
 mod service;
+mod slots;
 mod submit;
+mod switch;
 mod tag_pools;
+mod tags;
+mod timers;
 mod waiting;
 
+pub use exchanges::Switches;
 pub use fault::{Culprit, Fault, NO_PROGRESS_LIMIT};
 pub use parts::Part;
-pub use replace::Switches;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::controller::Stack;
-use crate::finished::Finished;
+use crate::controller::{Controller, Stack};
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::MergeIndex;
-use crate::request_tags::RequestTags;
-use crate::scheduler::{Event, Merging, QueueMap, Scheduler, ServiceOracle, Setup, Traits};
+use crate::request::Request;
+use crate::scheduler::{Merging, Scheduler, ServiceOracle, Traits};
 use crate::{Config, Context};
-use crate::{Nanos, RequestId, Requests, Tenants};
+use crate::{Io, Nanos, RequestId, Requests, Tenants};
 use corridor::Corridor;
-use fault::FailedAttempts;
+use ended::Ended;
+use exchanges::Exchanges;
+use fault::Checks;
+use hw_queues::HwQueues;
 use population::Population;
-use replace::Freeze;
-use waiting::TagWaitQueues;
-
-/// Time after which a scheduler that sent nothing is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
-const RERUN_DELAY: Nanos = Nanos::from_ms(3);
+use slots::Slots;
+use tag_pools::TagPools;
+use waiting::wake_batch;
 
 /// The outcome of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,161 +74,29 @@ pub enum Submitted {
     WouldBlock,
 }
 
-/// A hardware queue as the block layer sees it.
-#[derive(Clone, Debug, Default)]
-struct HwQueue {
-    /// Requests ready to go that the device has not accepted; they precede everything in the scheduler.
-    ready: VecDeque<RequestId>,
-    /// Requests that go straight to the device (scheduler `none`).
-    direct: VecDeque<RequestId>,
-    /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
-    busy: u32,
-    /// Its value before the last request was dispatched, which may come back refused.
-    busy_before: u32,
-    /// A completion must run this queue again.
-    restart: bool,
-    /// It is in `runnable`.
-    scheduled: bool,
-    /// It is being served.
-    running: bool,
-    /// It was busy when its run began, or has sent what the device refused before.
-    in_turn: bool,
-    /// When an unwilling scheduler is asked again.
-    rerun_at: Option<Nanos>,
-}
-
-impl HwQueue {
-    fn note_busy(&mut self, busy: bool) {
-        if busy || self.busy > 0 {
-            self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
-        }
-    }
-}
-
-/// A set of driver tags: that of a hardware queue, or the one of all.
-#[derive(Clone, Debug, Default)]
-struct DriverTags {
-    used: u32,
-    depth: u32,
-    /// Requests that a scheduler with another kind of tags has left behind: each takes a driver tag before new ones do.
-    awaiting: u32,
-}
-
-impl DriverTags {
-    fn has_free(&self) -> bool {
-        self.used + self.awaiting < self.depth
-    }
-
-    fn take(&mut self) -> bool {
-        let free = self.has_free();
-        self.used += u32::from(free);
-        free
-    }
-}
-
-const NO_TAG: u32 = u32::MAX;
-
-/// The layer's own record of each request.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    /// Scheduler tag, and the pool it is of.
-    tag: u32,
-    pool: u32,
-    /// The scheduler's limit on its tag; 0 before that was asked.
-    limit: u32,
-    /// Holds a driver tag of its hardware queue.
-    driver_tag: bool,
-    /// It has none, and its hardware queue keeps the next free one for it.
-    awaits_driver_tag: bool,
-    /// It was inserted at the scheduler's head.
-    at_head: bool,
-    /// The scheduler that had it, by the number of exchanges before.
-    owner: u32,
-    /// Counts insertions.
-    arrival: u64,
-    /// Its parts in sector order: the first, the last, and behind this one the next; see `parts.rs`.
-    first: RequestId,
-    last: RequestId,
-    next: RequestId,
-}
-
-impl Held {
-    const NONE: Held = Held {
-        tag: NO_TAG,
-        pool: 0,
-        limit: 0,
-        driver_tag: false,
-        awaits_driver_tag: false,
-        at_head: false,
-        owner: 0,
-        arrival: 0,
-        first: RequestId::NIL,
-        last: RequestId::NIL,
-        next: RequestId::NIL,
-    };
-}
-
 /// The path of requests through plugs, merging, tags and a scheduler to a device, without I/O and clock of its own.
 pub struct BlockLayer {
     config: Config,
     scheduler: Box<dyn Scheduler>,
     traits: Traits,
+    oracle: Option<Arc<dyn ServiceOracle>>,
     requests: Requests,
     tenants: Tenants,
     population: Population,
-    held: Vec<Held>,
+    slots: Slots,
     index: MergeIndex,
-    /// Scheduler tags: a pool for each hardware queue, or one if they share their tags. The single-queue layer has one for asynchronous requests, and one for each
-    /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
-    /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
-    tags: Vec<RequestTags>,
-    /// Requests whose tasks sleep for a tag, by pool.
-    waiting: Vec<TagWaitQueues>,
-    /// Requests whose tasks were woken and have not run yet.
-    woken: VecDeque<RequestId>,
-    wake_batch: u32,
-    /// Tokens of I/Os that a freeze held back and that entered since.
-    entered: VecDeque<u64>,
-    arrivals: u64,
-    freeze: Option<Freeze>,
-    switches: Switches,
-    /// When a request was last sent.
-    last_issue: Nanos,
-    hw: Vec<HwQueue>,
-    /// The hardware queue of each CPU.
-    queue_map: QueueMap,
-    /// Driver tags, of each hardware queue or of all.
-    drivers: Vec<DriverTags>,
-    /// A request could not be sent because the device had no place: the next completion runs all hardware queues.
-    starved: bool,
-    /// The hardware queue that was the first when all were run.
-    first: usize,
-    runnable: VecDeque<u16>,
+    tags: TagPools,
+    hw: HwQueues,
     flush: FlushMachine,
-    ledger: Ledger,
-    /// Flushes with nothing to flush: they complete with the next call of `complete_idle`.
-    done_at_once: Vec<RequestId>,
-    /// Refused I/Os, which complete with the same call.
-    refused: Vec<RequestId>,
-    /// Requests that left the scheduler because their task is gone.
-    withdrawn: Vec<RequestId>,
-    /// I/Os of tasks that are gone, done without the device.
-    dropped: Vec<Finished>,
-    /// Some task has been gone: the requests of such tasks are looked for.
-    any_gone: bool,
     corridor: Corridor,
-    /// A worker, and no task, submits the I/Os that enter now.
-    by_worker: bool,
-    /// Requests without a task that wait for a tag, or that were woken.
-    workers_asleep: usize,
-    oracle: Option<Arc<dyn ServiceOracle>>,
-    /// The time of the completion that is being reported.
-    completion: Nanos,
-    rerun_at: Option<Nanos>,
+    exchanges: Exchanges,
+    ended: Ended,
+    ledger: Ledger,
     /// I/Os of the slab that wait nowhere themselves: they are part of another request, or travel in pieces.
     carried: u64,
-    failed_attempts: FailedAttempts,
-    fault: Option<Fault>,
+    /// The time of the completion that is being reported.
+    completion: Nanos,
+    checks: Checks,
 }
 
 /// Counts and lists of the layer itself, for debugging.
@@ -230,12 +105,12 @@ impl std::fmt::Debug for BlockLayer {
         f.debug_struct("BlockLayer")
             .field("ledger", &self.ledger)
             .field("hw", &self.hw)
-            .field("tags", &self.tags.iter().map(|pool| (pool.used(), pool.depth())).collect::<Vec<_>>())
-            .field("woken", &self.woken.len())
+            .field("tags", &self.tags.pools.iter().map(|pool| (pool.used(), pool.depth())).collect::<Vec<_>>())
+            .field("woken", &self.tags.woken.len())
             .field("flush", &self.flush)
-            .field("switches", &self.switches)
-            .field("held_back", &self.freeze.as_ref().map(|_| self.held_back()))
-            .field("fault", &self.fault)
+            .field("switches", &self.exchanges.switches)
+            .field("held_back", &self.exchanges.freeze.as_ref().map(|freeze| freeze.held_back.len()))
+            .field("fault", &self.checks.fault)
             .finish_non_exhaustive()
     }
 }
@@ -247,54 +122,32 @@ impl BlockLayer {
         let mut config = config;
         config.setup = config.setup.usable();
         let setup = &config.setup;
-        let queues = setup.hw_queues;
-        let driver = DriverTags { depth: setup.queue_depth(), ..DriverTags::default() };
-        let sets = if setup.shared_tags { 1 } else { usize::from(queues) };
+        let sets = if setup.shared_tags { 1 } else { usize::from(setup.hw_queues) };
         let traits = scheduler.traits();
+        let mut tags = TagPools::new(sets, setup.queue_depth());
+        tags.renew(traits.single_queue, setup.nr_requests);
         let mut layer = BlockLayer {
             traits,
-            tags: Vec::new(),
             scheduler,
+            oracle: None,
             requests: Requests::default(),
             population: Population::new(&tenants),
             tenants,
-            held: Vec::new(),
+            slots: Slots::default(),
             index: MergeIndex::new(config.limits),
-            waiting: Vec::new(),
-            woken: VecDeque::new(),
-            wake_batch: 1,
-            entered: VecDeque::new(),
-            arrivals: 0,
-            freeze: None,
-            switches: Switches::default(),
-            last_issue: Nanos::ZERO,
-            hw: vec![HwQueue::default(); usize::from(queues)],
-            queue_map: setup.queue_map(),
-            drivers: vec![driver; sets],
-            starved: false,
-            first: 0,
-            runnable: VecDeque::new(),
+            tags,
+            hw: HwQueues::new(setup.hw_queues, setup.queue_map()),
             flush: FlushMachine::default(),
-            ledger: Ledger::default(),
-            done_at_once: Vec::new(),
-            refused: Vec::new(),
-            withdrawn: Vec::new(),
-            dropped: Vec::new(),
-            any_gone: false,
             corridor: Corridor::default(),
-            by_worker: false,
-            workers_asleep: 0,
-            oracle: None,
-            completion: Nanos::ZERO,
-            rerun_at: None,
+            exchanges: Exchanges::default(),
+            ended: Ended::default(),
+            ledger: Ledger::default(),
             carried: 0,
-            failed_attempts: FailedAttempts::default(),
-            fault: None,
+            completion: Nanos::ZERO,
+            checks: Checks::default(),
             config,
         };
-        layer.tags = vec![RequestTags::new(layer.config.setup.nr_requests); layer.tag_pools()];
-        layer.waiting = vec![TagWaitQueues::default(); layer.tag_pools()];
-        layer.wake_batch = layer.wake_batch_now();
+        layer.tags.wake_batch = layer.wake_batch_now();
         for controller in controllers {
             layer.append(Nanos::ZERO, controller, true);
         }
@@ -332,60 +185,20 @@ impl BlockLayer {
         &self.config
     }
 
-    /// Changes how many requests the scheduler may hold (at least 1). Those over a smaller number stay.
-    pub fn set_nr_requests(&mut self, now: Nanos, nr_requests: u32) {
-        self.config.setup.nr_requests = nr_requests.max(1);
-        for pool in &mut self.tags {
-            pool.resize(nr_requests.max(1));
-        }
-        self.depth_changed(now);
+    /// The request behind an id, for the driver to read.
+    pub fn request(&self, id: RequestId) -> &Request {
+        &self.requests[id]
     }
 
-    /// Changes how many requests the device may hold (at least 1 in each hardware queue). Those over a smaller number stay. Where
-    /// the device takes fewer than the driver has tags for, the tags stay as they are.
-    pub fn set_device_depth(&mut self, now: Nanos, device_depth: u32) {
-        let setup = &mut self.config.setup;
-        match &mut setup.lun_depth {
-            Some(depth) => *depth = device_depth.clamp(1, setup.device_depth),
-            None => setup.device_depth = device_depth.max(1),
-        }
-        let depth = setup.queue_depth();
-        for driver in &mut self.drivers {
-            driver.depth = depth;
-        }
-        self.run_starved();
-        self.depth_changed(now);
-    }
-
-    fn depth_changed(&mut self, now: Nanos) {
-        let Setup { nr_requests, .. } = self.config.setup;
-        let device_depth = self.config.setup.commands();
-        self.event(now, Event::DepthChanged { nr_requests, device_depth });
-        self.wake_batch = self.wake_batch_now();
-        self.wake_all();
-        if !self.config.tasks_sleep {
-            self.retry_woken(now);
-        }
-    }
-
-    /// Passes an event on to the controllers and the scheduler, and runs its queues.
-    pub fn event(&mut self, now: Nanos, event: Event) {
-        self.controllers_see_event(now, event);
-        self.schedule_event(now, event);
-        self.settle(now);
-    }
-
-    /// Passes an event on to the scheduler and runs its queues.
-    fn schedule_event(&mut self, now: Nanos, event: Event) {
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.event(event, &ctx);
-        self.run_all();
+    /// The hardware queue a request is sent to.
+    pub fn hw_queue(&self, id: RequestId) -> u16 {
+        self.hw_of(id) as u16
     }
 
     /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list. What merged counts once.
     #[inline]
     pub fn queued(&self) -> u64 {
-        self.requests.len() as u64 + self.held_back() - self.carried - self.in_device()
+        self.requests.len() as u64 + self.exchanges.held_back() - self.carried - self.in_device()
     }
 
     /// Requests in the device.
@@ -394,81 +207,56 @@ impl BlockLayer {
         self.ledger.issued - self.ledger.finished - self.ledger.returned
     }
 
-    /// When [`BlockLayer::timer`] wants to be called, if ever.
-    #[inline]
-    pub fn next_timer(&self) -> Option<Nanos> {
-        let next = match (self.rerun_at, self.scheduler.timer()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        if self.corridor.is_empty() { next } else { next.into_iter().chain(self.corridor.next_timer()).min() }
-    }
-
-    /// Time has come to `now`: fires what is due.
-    pub fn timer(&mut self, now: Nanos) {
-        if !self.corridor.is_empty() {
-            self.wake_sleepers(now);
-            self.tick_controllers(now);
-        }
-        if self.scheduler.timer().is_some_and(|t| t <= now) {
-            self.schedule_event(now, Event::Timer);
-        }
-        self.settle(now);
-        if self.rerun_at.is_some_and(|t| t <= now) {
-            self.rerun_at = None;
-            for hw in 0..self.hw.len() {
-                match self.hw[hw].rerun_at {
-                    Some(t) if t <= now => {
-                        self.hw[hw].rerun_at = None;
-                        self.run(hw);
-                    }
-                    Some(t) => self.rerun_at = Some(self.rerun_at.map_or(t, |r| r.min(t))),
-                    None => {}
-                }
-            }
-        }
-    }
-
-    /// Pools of tags that every set-up has; the single-queue layer adds those of tenants.
-    fn tag_pools(&self) -> usize {
-        if self.traits.single_queue { 1 } else { self.drivers.len() }
-    }
-
-    /// The set of driver tags of a hardware queue.
-    #[inline]
-    fn driver_of(&self, hw: usize) -> usize {
-        if self.drivers.len() == 1 { 0 } else { hw }
-    }
-
     fn uses_index(&self) -> bool {
         self.traits.merging == Merging::Index
     }
 
+    #[inline]
     fn hw_of(&self, id: RequestId) -> usize {
-        if self.hw.len() == 1 { 0 } else { self.queue_map.of(self.requests[id].io.cpu) }
+        self.hw.of(self.requests[id].io.cpu)
     }
 
-    /// Marks a hardware queue to be served by [`BlockLayer::poll`].
-    fn run(&mut self, hw: usize) {
-        if !self.hw[hw].scheduled {
-            self.hw[hw].scheduled = true;
-            self.runnable.push_back(hw as u16);
+    /// Did the scheduler that is there now dispatch this request, or let it pass? Not if it is a flush, or if the scheduler was
+    /// exchanged since.
+    pub(super) fn known_to_scheduler(&self, id: RequestId) -> bool {
+        self.flush.request != Some(id) && self.slots[id].owner == self.exchanges.switches.count as u32
+    }
+
+    /// Freed tags that wake as many sleeping tasks at once.
+    pub(super) fn wake_batch_now(&self) -> u32 {
+        let nr_requests = self.config.setup.nr_requests;
+        if self.traits.single_queue {
+            1
+        } else if self.traits.direct {
+            wake_batch(self.tags.drivers[0].depth, u32::MAX)
+        } else {
+            let at_attach = nr_requests.min(2 * self.config.setup.queue_depth().clamp(1, 128));
+            wake_batch(nr_requests, self.scheduler.smallest_limit(at_attach))
         }
     }
 
-    /// The device may have a place again: those that found none try.
-    fn run_starved(&mut self) {
-        if std::mem::take(&mut self.starved) {
-            self.run_all();
-        }
+    fn append(&mut self, now: Nanos, controller: Box<dyn Controller>, of_stack: bool) {
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.corridor.append(controller, of_stack, (&self.config, &self.traits), &self.population, &ctx);
     }
 
-    /// Marks all hardware queues, each time another one first.
-    fn run_all(&mut self) {
-        let queues = self.hw.len();
-        self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        for hw in (self.first..queues).chain(0..self.first) {
-            self.run(hw);
+    pub(super) fn allocate(&mut self, submitted: Nanos, io: Io) -> RequestId {
+        let mut request = Request::new(io, submitted);
+        request.segments = self.config.limits.segments(&io);
+        let id = self.enter(request);
+        self.slots.begin_parts(id);
+        if self.corridor.by_worker {
+            self.corridor.wait_mut(id).by_worker = true;
         }
+        id
+    }
+
+    /// Gives a request its slot.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, request: Request) -> RequestId {
+        let id = self.requests.insert(request);
+        self.slots.enter(id);
+        self.corridor.forget(id);
+        id
     }
 }

@@ -26,6 +26,8 @@ impl Use {
 pub(super) struct Population {
     pub(super) tenants: Vec<Use>,
     pub(super) tasks: Vec<Use>,
+    /// Some task has been gone: the requests of such tasks are looked for.
+    pub(super) any_gone: bool,
     /// Ids that may be given up.
     pub(super) pending: Vec<PendingRemoval>,
 }
@@ -41,6 +43,7 @@ impl Population {
         let mut population = Population {
             tenants: vec![Use::default(); tenants.tenant_slots()],
             tasks: vec![Use::default(); tenants.task_slots()],
+            any_gone: false,
             pending: Vec::new(),
         };
         for (_, tenant) in tenants.tenants() {

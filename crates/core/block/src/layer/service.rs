@@ -1,10 +1,12 @@
 //! Dispatch: dispatch lists, the scheduler's choice, driver tags.
 
-use crate::Context;
-use crate::layer::{BlockLayer, Fault, RERUN_DELAY};
+use crate::layer::{BlockLayer, Fault};
 use crate::request::State;
 use crate::scheduler::{Next, Place};
-use crate::{Nanos, Request, RequestId};
+use crate::{Context, Nanos, RequestId};
+
+/// Time after which a scheduler that sent nothing is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
+const RERUN_DELAY: Nanos = Nanos::from_ms(3);
 
 impl BlockLayer {
     /// The next request for the device, if any may go now. The driver hands it over and calls
@@ -13,16 +15,16 @@ impl BlockLayer {
         loop {
             self.settle(now);
             if let Some(id) = self.next_to_send(now) {
-                if self.any_gone && self.drop_gone(now, id) {
+                if self.population.any_gone && self.drop_gone(now, id) {
                     continue;
                 }
                 return Some(id);
             }
             if self.config.tasks_sleep {
-                if self.workers_asleep == 0 || !self.retry_workers(now) {
+                if self.tags.workers_asleep == 0 || !self.retry_workers(now) {
                     return None;
                 }
-            } else if self.woken.is_empty() {
+            } else if self.tags.woken.is_empty() {
                 return None;
             } else {
                 self.retry_woken(now);
@@ -32,41 +34,20 @@ impl BlockLayer {
 
     /// Is there a hardware queue to be served, so that [`BlockLayer::poll`] may send requests?
     pub fn to_send(&self) -> bool {
-        !self.runnable.is_empty()
+        !self.hw.runnable.is_empty()
     }
 
     fn next_to_send(&mut self, now: Nanos) -> Option<RequestId> {
-        while self.fault.is_none()
-            && let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw))
+        while self.checks.fault.is_none()
+            && let Some(hw) = self.hw.runnable.front().map(|hw| usize::from(*hw))
         {
-            let queue = &mut self.hw[hw];
-            if !std::mem::replace(&mut queue.running, true) {
-                queue.in_turn = queue.busy > 0;
-            }
+            self.hw[hw].begin_run();
             if let Some(id) = self.serve(now, hw) {
                 return Some(id);
             }
-            self.end_run();
+            self.hw.end_run();
         }
         None
-    }
-
-    /// The queue that is being served has had its turn.
-    fn end_run(&mut self) {
-        if let Some(hw) = self.runnable.pop_front() {
-            self.hw[usize::from(hw)].scheduled = false;
-            self.hw[usize::from(hw)].running = false;
-        }
-    }
-
-    /// The request behind an id, for the driver to read.
-    pub fn request(&self, id: RequestId) -> &Request {
-        &self.requests[id]
-    }
-
-    /// The hardware queue a request is sent to.
-    pub fn hw_queue(&self, id: RequestId) -> u16 {
-        self.hw_of(id) as u16
     }
 
     fn serve(&mut self, now: Nanos, hw: usize) -> Option<RequestId> {
@@ -117,46 +98,18 @@ impl BlockLayer {
             }
             Next::WaitUntil(at) => {
                 self.note_stall(now);
-                self.rerun(hw, at.max(now + Nanos(1)));
+                self.hw.rerun(hw, at.max(now + Nanos(1)));
                 None
             }
             Next::Empty => {
                 if self.scheduler.has_work(hw) {
                     self.note_stall(now);
                     let clock = self.config.setup.clock;
-                    self.rerun(hw, clock.time_of(clock.ticks(now + RERUN_DELAY) + 1));
+                    self.hw.rerun(hw, clock.time_of(clock.ticks(now + RERUN_DELAY) + 1));
                 }
                 None
             }
         }
-    }
-
-    /// Asks the scheduler again at this time; not by a timer if it is [`Nanos::MAX`], for then only an arrival or a completion helps.
-    fn rerun(&mut self, hw: usize, at: Nanos) {
-        self.hw[hw].rerun_at = (at < Nanos::MAX).then_some(at);
-        self.rerun_at = self.rerun_at.into_iter().chain(self.hw[hw].rerun_at).min();
-    }
-
-    /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
-    /// request that waits for it.
-    #[inline(always)]
-    fn ensure_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
-        self.held[id.index()].driver_tag || self.obtain_driver_tag(hw, id)
-    }
-
-    fn obtain_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
-        let borrowed = |waiter: &RequestId| self.held[waiter.index()].driver_tag && self.hw_of(*waiter) == hw;
-        if self.traits.direct && self.flush.request == Some(id) && self.flush.running.iter().any(borrowed) {
-            return true;
-        }
-        let driver = self.driver_of(hw);
-        let (held, driver) = (&mut self.held[id.index()], &mut self.drivers[driver]);
-        if driver.used < driver.depth {
-            driver.used += 1;
-            driver.awaiting -= u32::from(std::mem::take(&mut held.awaits_driver_tag));
-            held.driver_tag = true;
-        }
-        held.driver_tag
     }
 
     /// May the device get one more command?
@@ -173,7 +126,7 @@ impl BlockLayer {
             self.hw[hw].note_busy(true);
             self.give_up_direct(now, hw);
         }
-        self.starved |= refused || self.scheduler.has_work(hw);
+        self.hw.starved |= refused || self.scheduler.has_work(hw);
         None
     }
 
@@ -182,18 +135,6 @@ impl BlockLayer {
         while let Some(behind) = self.hw[hw].direct.pop_front() {
             self.ledger.inserted += 1;
             self.queue(now, behind, Place::Tail, true);
-        }
-    }
-
-    /// A tag that hardware queues share was freed: those that stopped for one try again.
-    pub(super) fn run_sharing(&mut self, freed: usize) {
-        if self.drivers.len() > 1 || self.hw.len() == 1 {
-            return;
-        }
-        for hw in 0..self.hw.len() {
-            if hw != freed && std::mem::take(&mut self.hw[hw].restart) {
-                self.run(hw);
-            }
         }
     }
 
@@ -211,7 +152,7 @@ impl BlockLayer {
         request.state = State::Issued;
         request.issue = now;
         self.ledger.issued += 1;
-        self.last_issue = now;
+        self.exchanges.last_issue = now;
         if self.known_to_scheduler(id) {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             self.scheduler.issued(id, &ctx);
@@ -236,9 +177,9 @@ impl BlockLayer {
         self.hw[hw].ready.push_front(id);
         self.give_up_direct(now, hw);
         self.hw[hw].restart = true;
-        self.rerun(hw, now + RERUN_DELAY);
-        if self.runnable.front() == Some(&(hw as u16)) {
-            self.end_run();
+        self.hw.rerun(hw, now + RERUN_DELAY);
+        if self.hw.runnable.front() == Some(&(hw as u16)) {
+            self.hw.end_run();
         }
     }
 
@@ -255,7 +196,7 @@ impl BlockLayer {
         if self.flush.request == Some(id) {
             self.requests[id].state = State::Dispatched;
             self.hw[hw].ready.push_front(id);
-            self.run(hw);
+            self.hw.run(hw);
             return;
         }
         if self.known_to_scheduler(id) {
@@ -263,29 +204,6 @@ impl BlockLayer {
             self.scheduler.requeued(id, &ctx);
         }
         self.queue(now, id, Place::Head, false);
-        self.run_all();
-    }
-
-    /// A request that goes on is no longer in the device: it gives its driver tag up. Under `none` it keeps the tag, unless
-    /// requests that it may have to wait for have none.
-    pub(super) fn leave_device(&mut self, hw: usize, id: RequestId) {
-        if !self.traits.direct {
-            self.release_driver_tag(id);
-            return;
-        }
-        let driver = self.driver_of(hw);
-        if self.drivers[driver].awaiting > 0 && self.held[id.index()].driver_tag {
-            self.release_driver_tag(id);
-            if self.flush.request != Some(id) {
-                self.held[id.index()].awaits_driver_tag = true;
-                self.drivers[driver].awaiting += 1;
-            }
-        }
-    }
-
-    /// Did the scheduler that is there now dispatch this request, or let it pass? Not if it is a flush, or if the scheduler was
-    /// exchanged since.
-    pub(super) fn known_to_scheduler(&self, id: RequestId) -> bool {
-        self.flush.request != Some(id) && self.held[id.index()].owner == self.switches.count as u32
+        self.hw.run_all();
     }
 }

@@ -45,7 +45,7 @@ fn more_and_fewer_requests_are_let_into_the_scheduler() {
     while let Some(id) = layer.poll(NOW) {
         layer.complete(NOW, id, Ok(()), &mut out);
     }
-    assert_eq!((out.len(), layer.tags[0].used()), (10, 0));
+    assert_eq!((out.len(), layer.tags.pools[0].used()), (10, 0));
 }
 
 #[test]

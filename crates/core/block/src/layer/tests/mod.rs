@@ -5,9 +5,10 @@ mod population;
 mod queues;
 mod replace;
 
+use std::collections::VecDeque;
+
 use super::*;
-use crate::{Errno, Finished, Io};
-use crate::{Flags, Next, Op, Place, Plug, RequestId};
+use crate::{Errno, Event, Finished, Flags, Next, Op, Place, Plug, Setup};
 
 /// First in, first out, straight to the device if `direct`.
 #[derive(Clone, Default)]
@@ -115,7 +116,11 @@ fn tags_are_given_back_wherever_a_request_ends() {
             layer.complete(Nanos::ZERO, id, if failed { Err(Errno::EIO) } else { Ok(()) }, &mut done);
         }
         assert_eq!(done.len(), 6);
-        assert_eq!((layer.tags[0].used(), layer.drivers[0].used, layer.requests.len()), (0, 0, 0), "direct {direct}");
+        assert_eq!(
+            (layer.tags.pools[0].used(), layer.tags.drivers[0].used, layer.requests.len()),
+            (0, 0, 0),
+            "direct {direct}"
+        );
         assert_eq!(layer.ledger.imbalance(), None);
     }
 }

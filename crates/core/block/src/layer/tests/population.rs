@@ -111,10 +111,17 @@ fn changes_are_checked_and_reported() {
 fn footprint(layer: &BlockLayer) -> Vec<usize> {
     let requests = layer.requests.capacity();
     let tenants = (layer.tenants.tenant_slots(), layer.tenants.task_slots());
-    let mut all = vec![requests, tenants.0, tenants.1, layer.held.capacity(), layer.tags.len(), layer.woken.capacity()];
-    all.extend(layer.tags.iter().map(|pool| pool.used() as usize));
+    let mut all = vec![
+        requests,
+        tenants.0,
+        tenants.1,
+        layer.slots.capacity(),
+        layer.tags.pools.len(),
+        layer.tags.woken.capacity(),
+    ];
+    all.extend(layer.tags.pools.iter().map(|pool| pool.used() as usize));
     all.extend(layer.population.footprint());
-    all.extend(layer.waiting.iter().map(|queues| queues.footprint()));
+    all.extend(layer.tags.waiting.iter().map(|queues| queues.footprint()));
     all.extend(layer.hw.iter().flat_map(|hw| [hw.ready.capacity(), hw.direct.capacity()]));
     all
 }

@@ -139,7 +139,7 @@ fn schedulers_with_and_without_tags_of_their_own_exchange_and_no_tag_is_lost() {
         layer.submit(NOW, read(1900), None);
         assert_eq!(layer.in_device(), 2);
         assert_eq!(drained(&mut layer, NOW), [300, 1000, 1100, 1200, 1300, 1900], "from direct {from} to {to}");
-        assert_eq!((layer.tags[0].used(), layer.drivers[0].used, layer.drivers[0].awaiting), (0, 0, 0));
+        assert_eq!((layer.tags.pools[0].used(), layer.tags.drivers[0].used, layer.tags.drivers[0].awaiting), (0, 0, 0));
     }
 }
 
