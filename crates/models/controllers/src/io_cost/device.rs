@@ -7,7 +7,7 @@ use dumbwaiter_block::{Nanos, Op, RequestId};
 
 use super::asking::{Answer, Asking, Joined};
 use super::groups::{Groups, ROOT, WEIGHT_UNIT, WHOLE, Waiter};
-use super::model::{Coefficients, VTIME_PER_US, charged_direction};
+use super::model::{Coefficients, charged_direction};
 use super::settings::{InForce, Settings};
 use super::trace::{Lent, Period, Trace};
 use crate::kernel_timer::Jiffies;
@@ -52,9 +52,9 @@ pub struct Device {
     pub(super) latencies: Latencies,
     pub(super) last_period: Period,
     /// Ends of windows in which groups are woken; one whose group has another window is void.
-    wakes: BinaryHeap<Reverse<(Nanos, usize)>>,
+    pub(super) wakes: BinaryHeap<Reverse<(Nanos, usize)>>,
     pub(super) scratch: super::lenders::Scratch,
-    trace: Option<Vec<Trace>>,
+    pub(super) trace: Option<Vec<Trace>>,
 }
 
 /// Budgets that matter, in virtual time: 10, 20 and 50 % of a period.
@@ -81,37 +81,6 @@ pub(super) struct Latencies {
 }
 
 impl Device {
-    /// A device with no group but the root. `depth`: what its driver takes, or the requests of its scheduler.
-    pub fn new(jiffies: Jiffies, rotational: bool, depth: u32, settings: Settings) -> Device {
-        let mut device = Device {
-            jiffies,
-            settings,
-            rotational,
-            depth,
-            in_force: InForce::of(&settings, super::DeviceClass::SsdDefault),
-            base_rate: VTIME_PER_US,
-            rate: VTIME_PER_US,
-            error: 0,
-            margins: Margins::default(),
-            running: false,
-            period_at_us: 0,
-            period_vtime: 0,
-            period_no: 0,
-            period_ends: None,
-            busy: 0,
-            groups: Groups::new(),
-            active: Vec::new(),
-            forgiveness: Forgiveness::default(),
-            latencies: Latencies::default(),
-            last_period: Period::default(),
-            wakes: BinaryHeap::new(),
-            scratch: Default::default(),
-            trace: None,
-        };
-        device.refresh(Nanos::ZERO, true);
-        device
-    }
-
     /// Keeps from now on what it does, for [`Device::take_trace`].
     pub fn trace(&mut self) {
         self.trace = Some(Vec::new());
@@ -346,14 +315,6 @@ impl Device {
     /// When the next waiters are woken at the latest.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.wakes.peek().map(|Reverse((at, _))| *at)
-    }
-
-    /// Timers that are due run: waiters whose groups can pay are told to `wake`, with their costs.
-    pub fn tick(&mut self, now: Nanos, wake: &mut dyn FnMut(RequestId, u64)) {
-        self.wake_due(now, wake);
-        if self.period_ends.is_some_and(|at| at <= now) {
-            self.end_period(now, wake);
-        }
     }
 
     /// The timers that wake run, if they are due.

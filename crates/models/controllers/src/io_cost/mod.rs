@@ -5,6 +5,7 @@ mod controller;
 mod device;
 mod donation;
 mod groups;
+mod in_force;
 mod lenders;
 mod model;
 mod period;

@@ -2,10 +2,8 @@
 
 use dumbwaiter_block::{Nanos, RequestId};
 
-use super::device::{Device, Margins, Moment};
+use super::device::{Device, Moment};
 use super::groups::WHOLE;
-use super::model::{DeviceClass, VTIME_PER_US};
-use super::settings::{InForce, SettingError};
 use super::trace::{Lent, Period, Trace};
 
 /// Requests may wait for tags this share of a period: above, the device is busy; up to the second, it is not. %.
@@ -20,105 +18,18 @@ const LAG_PERIODS: u64 = 10;
 const FORGIVE_EVERY_US: u64 = 100_000;
 /// They are forgiven up to this use of the device, %.
 const FORGIVE_USE_PCT: u64 = 50;
-/// A device must fit another kind for this long, µs.
-const CLASS_CHANGE_US: u64 = 10_000_000;
 const BUSY_MAX: i32 = 1000;
 
 /// How far the rate moves, %, from this level of saturation on.
 const RATE_STEPS: [(u32, u64); 6] = [(52, 16), (44, 8), (36, 4), (20, 2), (4, 1), (0, 0)];
 
 impl Device {
-    /// Changes settings. The caller has drained the device's queue.
-    ///
-    /// # Errors
-    ///
-    /// See [`super::Settings::with_qos`].
-    pub fn set_qos(&mut self, text: &str, now: Nanos) -> Result<(), SettingError> {
-        self.settings = self.settings.with_qos(text)?;
-        self.refresh(now, true);
-        Ok(())
-    }
-
-    /// Changes the model. The caller has drained the device's queue.
-    ///
-    /// # Errors
-    ///
-    /// See [`super::Settings::with_model`].
-    pub fn set_model(&mut self, text: &str, now: Nanos) -> Result<(), SettingError> {
-        self.settings = self.settings.with_model(text)?;
-        self.refresh(now, true);
-        Ok(())
-    }
-
-    /// The driver's depth, or the number of requests, changed.
-    pub fn set_depth(&mut self, depth: u32, now: Nanos) {
-        self.depth = depth;
-        self.refresh(now, false);
-    }
-
-    /// The device was declared rotational or not.
-    pub fn set_rotational(&mut self, rotational: bool, now: Nanos) {
-        self.rotational = rotational;
-        self.refresh(now, false);
-    }
-
-    /// Follows the kind of device. `always`: also where it stays.
-    pub(super) fn refresh(&mut self, now: Nanos, always: bool) {
-        let class = self.kind_now(now.0 / 1000);
-        if self.in_force.class == Some(class) && !always {
-            return;
+    /// Timers that are due run: waiters whose groups can pay are told to `wake`, with their costs.
+    pub fn tick(&mut self, now: Nanos, wake: &mut dyn FnMut(RequestId, u64)) {
+        self.wake_due(now, wake);
+        if self.period_ends.is_some_and(|at| at <= now) {
+            self.end_period(now, wake);
         }
-        let mut new = InForce::of(&self.settings, class);
-        if self.in_force.class == Some(class) {
-            new.too_fast_since_us = self.in_force.too_fast_since_us;
-            new.too_slow_since_us = self.in_force.too_slow_since_us;
-        } else {
-            self.base_rate = VTIME_PER_US;
-            self.rate = VTIME_PER_US;
-        }
-        new.class = Some(class);
-        self.in_force = new;
-        // What nobody set shows the values of the kind.
-        if !self.settings.user_qos {
-            self.settings.qos = class.qos();
-        }
-        if !self.settings.user_model {
-            self.settings.model = class.model();
-        }
-        self.refresh_margins();
-    }
-
-    fn refresh_margins(&mut self) {
-        let of = |percent: u64| (self.in_force.period_us * percent / 100 * self.base_rate) as i64;
-        self.margins = Margins { min: of(10), low: of(20), target: of(50) };
-    }
-
-    /// The kind of device, by what it is and by how the rate went.
-    fn kind_now(&mut self, now_us: u64) -> DeviceClass {
-        if self.rotational {
-            return DeviceClass::Hdd;
-        }
-        if self.depth == 1 {
-            return DeviceClass::SsdDepth1;
-        }
-        let class = match self.in_force.class {
-            None | Some(DeviceClass::Hdd | DeviceClass::SsdDepth1) => return DeviceClass::SsdDefault,
-            Some(class) => class,
-        };
-        if self.settings.user_qos || self.settings.user_model {
-            return class;
-        }
-        let percent = self.base_rate * 100 / VTIME_PER_US;
-        let (fits, since, next) = match class {
-            DeviceClass::SsdDefault => (percent >= 500, &mut self.in_force.too_fast_since_us, DeviceClass::SsdFast),
-            _ => (percent <= 10, &mut self.in_force.too_slow_since_us, DeviceClass::SsdDefault),
-        };
-        if !fits {
-            *since = None;
-            return class;
-        }
-        let since = *since.get_or_insert(now_us);
-        if now_us.saturating_sub(since) >= CLASS_CHANGE_US { next } else { class }
     }
 
     /// The period ends, as its timer says.

@@ -7,12 +7,15 @@
 //! - An absorbed write that is not aligned to 4 KiB costs nothing extra at write-back.
 //! - Discard and secure erase end after the command overhead; write-zeroes is a write without link time.
 
+mod accept;
 mod ahead;
 mod buffer;
+mod calls;
 mod choice;
 mod cleaning;
 mod destage;
 mod dirty;
+mod dispatch;
 mod geometry;
 mod kind;
 mod params;
@@ -23,7 +26,7 @@ mod write_cache;
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::Nanos;
 
 use self::buffer::Buffer;
 use self::destage::Destage;
@@ -37,7 +40,7 @@ use self::shingled::Shingled;
 use crate::kind::DeviceParams;
 use crate::outbox::Outbox;
 use crate::rng::Stage;
-use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
+use crate::{Breakdown, Command, Completion, Counters, Facts};
 
 /// 512-byte sectors of a physical sector.
 const PHYSICAL_SECTORS: u64 = 8;
@@ -221,153 +224,8 @@ impl Hdd {
         }
     }
 
-    // ---- time ----
-
-    fn arm_event(&self) -> Option<Nanos> {
-        match self.arm {
-            Arm::Idle { since } if self.dirty.is_empty() => {
-                self.shingled.as_ref().filter(|s| s.has_cached()).map(|s| since + s.t_idle)
-            }
-            Arm::Idle { since } => Some(since + self.t_idle),
-            Arm::Overhead { until }
-            | Arm::Read { until, .. }
-            | Arm::Write { until, .. }
-            | Arm::Ahead { until, .. }
-            | Arm::Flushed { until } => Some(until),
-        }
-    }
-
-    /// Processes the events of the arm up to and including `now`.
-    fn run(&mut self, now: Nanos) {
-        while let Some(at) = self.arm_event().filter(|at| *at <= now) {
-            self.step(at);
-        }
-    }
-
-    fn step(&mut self, now: Nanos) {
-        match self.arm {
-            Arm::Idle { .. } if self.dirty.is_empty() => self.clean_now(now),
-            Arm::Idle { .. } => self.write_back(now),
-            Arm::Overhead { .. } => self.serve(now),
-            Arm::Read { lba, from, end, .. } => {
-                let segment = self.buffer.fill(lba, from, end);
-                if self.continuing(now).is_some() || !self.read_on(now, segment, from, end) {
-                    self.dispatch(now);
-                }
-            }
-            Arm::Write { returns, .. } => {
-                self.returning -= returns;
-                self.arm = Arm::Idle { since: now };
-                self.admit_waiting(now);
-                self.dispatch(now);
-            }
-            Arm::Ahead { segment, from, end, .. } => {
-                self.buffer.extend(segment, end);
-                if end > from {
-                    self.here = self.geometry.place(end - 1);
-                    self.next_lba = end;
-                    self.passed_at = now;
-                }
-                self.dispatch(now);
-            }
-            Arm::Flushed { .. } => {
-                if let Some(Barrier { held, began }) = self.barrier.take() {
-                    let firmware = self.t_cmd.min(now.since(began));
-                    let breakdown = Breakdown {
-                        queue: began.since(held.arrival),
-                        firmware,
-                        media: now.since(began).since(firmware),
-                        ..Breakdown::default()
-                    };
-                    self.finish(held, now, breakdown);
-                }
-                self.arm = Arm::Idle { since: now };
-                while self.barrier.is_none() {
-                    let Some(held) = self.behind.pop_front() else { break };
-                    self.accept(held, now);
-                }
-                if matches!(self.arm, Arm::Idle { .. }) {
-                    self.dispatch(now);
-                }
-            }
-        }
-    }
-
     fn finish(&mut self, held: Held, at: Nanos, breakdown: Breakdown) {
         self.outbox.push(held.seq, Completion { tag: held.command.tag, at, failed: false, breakdown });
-    }
-
-    // ---- commands ----
-
-    fn accept(&mut self, held: Held, now: Nanos) {
-        if self.barrier.is_some() {
-            self.behind.push_back(held);
-            return;
-        }
-        let Command { op, fua, sectors, .. } = held.command;
-        match op {
-            Op::Read if sectors > 0 => self.accept_read(held, now),
-            Op::Write | Op::WriteZeroes if sectors > 0 => {
-                if fua || u64::from(sectors) > self.cache_sectors {
-                    self.enqueue(held, now, true, held.command.sector);
-                } else if self.waiting.is_empty() && self.fits(&held.command) {
-                    self.admit(held, now);
-                    self.wake_arm(now);
-                } else {
-                    self.waiting.push_back(held);
-                    self.wake_arm(now);
-                }
-            }
-            Op::Flush => {
-                self.barrier = Some(Barrier { held, began: now });
-                self.wake_arm(now);
-            }
-            _ => self.over_link(held, now, 0),
-        }
-    }
-
-    fn accept_read(&mut self, held: Held, now: Nanos) {
-        let lba = held.command.sector;
-        let end = lba + u64::from(held.command.sectors);
-        if self.dirty.covers(lba, end) {
-            self.counters.cache_hits += 1;
-            return self.over_link(held, now, held.command.bytes());
-        }
-        let mut from = lba;
-        self.rebase(now, lba);
-        if let Arm::Ahead { segment, since, from: front, committed, end: ahead_end, ending, .. } = self.arm {
-            let start = self.buffer.get(segment).start;
-            let soon = || now + Nanos(self.geometry.revolution) >= since + self.span(front, lba);
-            let joins = lba >= start && lba <= ahead_end.max(front);
-            if joins && (end <= ahead_end || (!ending && (lba <= front || soon()))) {
-                self.counters.cache_hits += 1;
-                let ready = since + self.span(front, end);
-                self.stream(held, now, ready);
-                self.buffer.touch(segment, lba, end);
-                if !ending {
-                    let ahead = (end + self.ahead_max).min(self.facts.capacity_sectors).max(ahead_end);
-                    let until = since + self.span(front, ahead);
-                    let committed = committed.max(end);
-                    self.arm = Arm::Ahead { segment, since, from: front, committed, end: ahead, until, ending };
-                }
-                return;
-            }
-            if joins {
-                from = from.max(ahead_end);
-            }
-        }
-        if let Some(segment) = self.buffer.holding(lba) {
-            let buffered = self.buffer.get(segment).end;
-            if end <= buffered {
-                self.counters.cache_hits += 1;
-                self.buffer.touch(segment, lba, end);
-                self.over_link(held, now, held.command.bytes());
-                self.resume(now, segment);
-                return;
-            }
-            from = from.max(buffered);
-        }
-        self.enqueue(held, now, false, from.min(end - 1));
     }
 
     /// Completes a command that needs only the interface, which is one serial server.
@@ -381,63 +239,6 @@ impl Hdd {
         self.finish(held, at, Breakdown { queue, firmware: self.t_cmd, link, ..Breakdown::default() });
     }
 
-    fn enqueue(&mut self, held: Held, now: Nanos, write: bool, from: u64) {
-        let place = self.geometry.place(from);
-        self.queue.push(Queued { held, place, write, from });
-        self.candidates.push(place, write, &self.seek);
-        self.wake_arm(now);
-    }
-
-    // ---- arm ----
-
-    fn has_arm_work(&self) -> bool {
-        !self.queue.is_empty() || self.barrier.is_some() || (self.must_write_back() && !self.dirty.is_empty())
-    }
-
-    /// Wakes an idle arm, or ends a read-ahead early, if commands wait.
-    fn wake_arm(&mut self, now: Nanos) {
-        if !self.has_arm_work() {
-            return;
-        }
-        match self.arm {
-            Arm::Idle { .. } => self.dispatch(now),
-            Arm::Ahead { segment, since, from, committed, end, ending: false, .. } => {
-                let passed = now.since(since);
-                let mut stop = from + self.geometry.passed(from, passed.0, end - from);
-                // Reads the current sector to its end.
-                if self.span(from, stop) < passed {
-                    stop += 1;
-                }
-                let end = stop.max(committed).min(end);
-                let until = (since + self.span(from, end)).max(now);
-                self.arm = Arm::Ahead { segment, since, from, committed, end, until, ending: true };
-            }
-            _ => {}
-        }
-    }
-
-    /// Chooses the next action of a free arm.
-    fn dispatch(&mut self, now: Nanos) {
-        self.arm = Arm::Idle { since: now };
-        let serve = !self.queue.is_empty();
-        self.decide_draining();
-        let back = !self.dirty.is_empty()
-            && if self.barrier.is_some() {
-                !serve
-            } else {
-                self.is_visiting(now) || (self.draining && !(serve && self.wrote_back_last))
-            };
-        if back {
-            self.write_back(now);
-        } else if let Some(index) = self.continuing(now) {
-            self.position(now, index, true);
-        } else if serve {
-            self.arm = Arm::Overhead { until: now + self.t_cmd };
-        } else if let Some(Barrier { began, .. }) = self.barrier {
-            self.arm = Arm::Flushed { until: now.max(began + self.t_cmd) };
-        }
-    }
-
     /// Rotational latency to a place, in ns, from `after` ns past now.
     fn rotation(&self, now: Nanos, after: u64, place: Place) -> u64 {
         let turn = self.geometry.revolution;
@@ -447,131 +248,11 @@ impl Hdd {
         if wait + turn / 1_000_000 >= turn { 0 } else { wait }
     }
 
-    /// The command overhead has ended: chooses a command for the arm.
-    fn serve(&mut self, now: Nanos) {
-        let index = self.choose(now);
-        let Queued { held, write, .. } = self.queue[index];
-        let Command { sector, sectors, .. } = held.command;
-        let buffered = if write { None } else { self.buffer.holding(sector) };
-        if buffered.is_some_and(|segment| self.buffer.get(segment).end >= sector + u64::from(sectors)) {
-            // A read-ahead for another command has buffered it meanwhile.
-            self.queue.remove(index);
-            self.candidates.remove(index);
-            self.counters.cache_hits += 1;
-            self.over_link(held, now, held.command.bytes());
-            self.dispatch(now);
-        } else {
-            self.position(now, index, false);
-        }
-    }
-
-    /// Moves the arm for a queued command. One that `continues` the last transfer needs no overhead.
-    fn position(&mut self, now: Nanos, index: usize, continues: bool) {
-        let Queued { held, mut place, write, from } = self.queue.remove(index);
-        self.candidates.remove(index);
-        let end = held.command.sector + u64::from(held.command.sectors);
-        // On a shingled drive a write may have to wait until a band was cleaned, and may go elsewhere.
-        let (began, mut target) = (now, from);
-        let mut now = now;
-        if write {
-            while self.shingled.as_ref().is_some_and(|s| s.full_for(from, end - from)) {
-                now = self.clean(now).unwrap_or(now);
-            }
-            if let Some(shingled) = &mut self.shingled {
-                target = shingled.place(from, end - from);
-                place = self.geometry.place(target);
-            }
-        }
-        let waited = began.since(held.arrival);
-        let continues = continues && target == from && now == began;
-        let (firmware, seek, rotation) = if continues {
-            (Nanos::ZERO, self.geometry.step(from), 0)
-        } else {
-            let seek = self.seek.time(self.here, place, write);
-            (self.t_cmd.min(waited), seek, self.rotation(now, seek, place) + self.lateness(held.seq, write))
-        };
-        let mut media = self.geometry.media(target, end - from);
-        if write && (from % PHYSICAL_SECTORS != 0 || end % PHYSICAL_SECTORS != 0) {
-            media += self.geometry.revolution;
-        }
-        let until = now + Nanos(seek + rotation + media);
-        let breakdown = Breakdown {
-            queue: waited.since(firmware),
-            seek: Nanos(seek),
-            rotation: Nanos(rotation),
-            media: Nanos(media),
-            firmware,
-            gc_stall: now.since(began),
-            ..Breakdown::default()
-        };
-        self.finish(held, until, breakdown);
-        self.moved(now, until, target + (end - from));
-        self.wrote_back_last = false;
-        self.visit = 0;
-        if write {
-            self.dirty.remove(from, end, &self.geometry);
-            self.arm = Arm::Write { until, returns: 0 };
-        } else {
-            self.arm = Arm::Read { until, lba: held.command.sector, from, end };
-        }
-    }
-
-    /// Another revolution, of a read that misses its sector.
-    fn lateness(&self, seq: u64, write: bool) -> u64 {
-        let share = self.late[usize::from(self.wrote_back_last)];
-        let late = !write && share > 0.0 && self.lateness.unit(seq) < share;
-        if late { self.geometry.revolution } else { 0 }
-    }
-
     fn moved(&mut self, now: Nanos, until: Nanos, end: u64) {
         self.here = self.geometry.place(end - 1);
         self.next_lba = end;
         self.passed_at = until;
         self.counters.media_busy += until.since(now);
-    }
-}
-
-impl Device for Hdd {
-    fn facts(&self) -> Facts {
-        self.facts
-    }
-
-    fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
-        self.run(now);
-        self.inside -= self.outbox.settle(now);
-        if self.inside == self.facts.depth {
-            return Submitted::Busy;
-        }
-        self.inside += 1;
-        self.counters.count(command, self.inside);
-        let held = Held { command: *command, arrival: now, seq: self.seq };
-        self.seq += 1;
-        if command.beyond(self.facts.capacity_sectors) {
-            let breakdown = Breakdown { firmware: self.t_err, ..Breakdown::default() };
-            let completion = Completion { tag: command.tag, at: now + self.t_err, failed: true, breakdown };
-            self.outbox.push(held.seq, completion);
-        } else {
-            self.accept(held, now);
-        }
-        Submitted::Accepted
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        let undecided = !self.queue.is_empty() || !self.waiting.is_empty() || self.barrier.is_some();
-        let arm = if undecided { self.arm_event() } else { None };
-        match (arm, self.outbox.next()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.run(now);
-        self.inside -= self.outbox.drain(now, out);
-    }
-
-    fn counters(&self) -> Counters {
-        self.counters
     }
 }
 

@@ -43,6 +43,11 @@ impl Hdd {
         !self.waiting.is_empty() || over || 4 * self.dirty.len() >= 3 * self.max_dirty_extents
     }
 
+    /// Whether the arm has something to do that cannot wait.
+    pub(super) fn has_arm_work(&self) -> bool {
+        !self.queue.is_empty() || self.barrier.is_some() || (self.must_write_back() && !self.dirty.is_empty())
+    }
+
     /// Decides whether the drive goes on to write back until enough room is free.
     pub(super) fn decide_draining(&mut self) {
         self.draining = self.is_over_high() || (self.draining && self.used() > self.destage.low);

@@ -1,17 +1,14 @@
 //! A request arrives: its queue, what it shows about its task, and whether it preempts.
 
-use dumbwaiter_block::{Context, Dir, Flags, Nanos, Request, RequestId, TaskId};
+use dumbwaiter_block::{Context, Dir, Flags, Request, RequestId};
 
 use super::process::Process;
 use super::queue::{HOMELESS, IDLE, NO_IDLE, NONE, Queue, REALTIME, ThinkTime, rank_of};
+use super::requests::preferred;
 use super::{Cfq, RequestState, Version};
 
 /// An arrival of at most a page is held back a moment for a merge.
 const PAGE_SECTORS: u32 = 8;
-
-fn preferred(request: &Request) -> bool {
-    request.io.flags.any(Flags::META.with(Flags::PRIO))
-}
 
 impl Cfq {
     pub(super) fn arrive(&mut self, id: RequestId, ctx: &Context<'_>) {
@@ -149,76 +146,6 @@ impl Cfq {
         q
     }
 
-    /// The async queue's place in its group's table.
-    pub(super) fn async_place(&self, group: u32, asked: (u8, u8)) -> (u32, usize) {
-        let group = if self.version == Version::K420 { group } else { 0 };
-        let place = if asked.0 == IDLE { 16 } else { usize::from(asked.0) * 8 + usize::from(asked.1) };
-        (group, place)
-    }
-
-    fn new_queue(&mut self, queue: Queue) -> u32 {
-        self.groups[queue.group as usize].references += 1;
-        match self.free_queues.pop() {
-            Some(q) => {
-                self.queues[q as usize] = queue;
-                q
-            }
-            None => {
-                self.queues.push(queue);
-                self.queues.len() as u32 - 1
-            }
-        }
-    }
-
-    /// A task leaves its queue.
-    pub(super) fn detach(&mut self, task: usize) {
-        let q = std::mem::replace(&mut self.processes[task].queue, NONE);
-        if q != NONE {
-            self.queues[q as usize].tasks -= 1;
-            self.release_queue(q);
-        }
-    }
-
-    /// Frees a queue that is not used any more.
-    pub(super) fn release_queue(&mut self, q: u32) {
-        let queue = &mut self.queues[q as usize];
-        let used = queue.tasks > 0
-            || queue.pointers > 0
-            || queue.in_flight > 0
-            || queue.home != HOMELESS
-            || !queue.is_empty()
-            || queue.free
-            || self.active == q;
-        if used {
-            return;
-        }
-        queue.free = true;
-        let into = std::mem::replace(&mut queue.merge_into, NONE);
-        let group = queue.group;
-        self.free_queues.push(q);
-        self.release_group(group);
-        if into != NONE {
-            self.queues[into as usize].pointers -= 1;
-            self.release_queue(into);
-        }
-    }
-
-    /// A task exited: the slice of its queue ends.
-    pub(super) fn task_ends(&mut self, task: TaskId, at: Nanos) {
-        let now = self.clock.count(at);
-        let index = task.0 as usize;
-        let Some(process) = self.processes.get_mut(index) else { return };
-        process.alive = false;
-        process.think = ThinkTime::new(now);
-        if process.queue != NONE && process.queue == self.active {
-            self.expire(false, now);
-        }
-        if self.last_task == task.0 {
-            self.last_task = NONE;
-        }
-        self.detach(index);
-    }
-
     fn preempts(&self, n: u32, request: &Request, preferred: bool, now: i64) -> bool {
         if self.active == NONE {
             return false;
@@ -290,71 +217,5 @@ impl Cfq {
         let new = &mut self.queues[n as usize];
         new.slice_end = 0;
         new.slice_new = true;
-    }
-
-    /// The better of two requests of a queue (either may be none) for a head at `head`.
-    pub(super) fn better(&self, a: u32, b: u32, head: u64, ctx: &Context<'_>) -> u32 {
-        if a == NONE || b == NONE || a == b {
-            return if a == NONE { b } else { a };
-        }
-        let [x, y] = [a, b].map(|id| &ctx.requests[RequestId(id)]);
-        if x.sync() != y.sync() {
-            return if x.sync() { a } else { b };
-        }
-        if preferred(x) != preferred(y) {
-            return if preferred(x) { a } else { b };
-        }
-        // None: too far behind the head.
-        let cost = |sector: u64| match sector.checked_sub(head) {
-            Some(ahead) => Some(ahead),
-            None if head - sector <= self.set.back_seek_sectors => {
-                Some((head - sector).saturating_mul(self.set.back_seek_penalty))
-            }
-            None => None,
-        };
-        match (cost(x.sector), cost(y.sector)) {
-            (Some(p), Some(r)) if p != r => {
-                if p < r {
-                    a
-                } else {
-                    b
-                }
-            }
-            (Some(_), Some(_)) => {
-                if x.sector >= y.sector {
-                    a
-                } else {
-                    b
-                }
-            }
-            (Some(_), None) => a,
-            (None, Some(_)) => b,
-            (None, None) => {
-                if x.sector <= y.sector {
-                    a
-                } else {
-                    b
-                }
-            }
-        }
-    }
-
-    /// Takes a request out of its queue, which finds its next one near it.
-    pub(super) fn take_out(&mut self, q: u32, id: RequestId, ctx: &Context<'_>) {
-        let queue = &self.queues[q as usize];
-        if queue.next == id.0 {
-            let next = self.by_sector.next(id.0).or(queue.requests.first().filter(|first| *first != id.0));
-            let previous = self.by_sector.previous(id.0);
-            let from = ctx.requests[id].sector;
-            let next = self.better(next.unwrap_or(NONE), previous.unwrap_or(NONE), from, ctx);
-            self.queues[q as usize].next = next;
-            self.reposition(q);
-        }
-        let queue = &mut self.queues[q as usize];
-        self.by_sector.remove(&mut queue.requests, id.0);
-        queue.fifo.remove(&mut self.links, id);
-        queue.prio_pending -= u32::from(self.entries[id.index()].preferred);
-        self.rq_queued -= 1;
-        self.groups[queue.group as usize].queued -= 1;
     }
 }

@@ -198,4 +198,34 @@ impl Cfq {
             self.expire(false, now);
         }
     }
+
+    /// Until when the device idles for the tenant in service, which has nothing to send; `None` if it does not. A slot that
+    /// is used up, or for which the device idled in vain, ends here.
+    fn hold_turn(&mut self, now: i64, at: Nanos) -> Option<Nanos> {
+        let a = self.anticipation.as_ref()?;
+        let turn = a.turn?;
+        let group = &self.groups[turn.group as usize];
+        let slot_sectors = a.slot_sectors;
+        let used_up = match slot_sectors {
+            0 => now >= turn.end,
+            n => turn.sectors >= n.saturating_mul(u64::from(group.weight)),
+        };
+        if !used_up {
+            if group.queued > 0 {
+                return None;
+            }
+            if group.in_flight > 0 {
+                let end = if slot_sectors == 0 { self.clock.time_of(turn.end) } else { Nanos::MAX };
+                return Some(end.max(Nanos(at.0 + 1)));
+            }
+            if let Some(deadline) = turn.deadline
+                && at < deadline
+            {
+                return Some(deadline);
+            }
+        }
+        self.expire(used_up, now);
+        self.end_turn();
+        None
+    }
 }

@@ -25,12 +25,6 @@ impl Cfq {
         tree.tree.len() == 1 && queue.sync && !tree.think.big(self.set.slice_idle)
     }
 
-    /// The tree that a queue is on, or belongs on.
-    pub(super) fn home_of(&self, q: u32) -> u8 {
-        let queue = &self.queues[q as usize];
-        if queue.home == super::queue::HOMELESS { queue.proper_home() } else { queue.home }
-    }
-
     /// The active queue ran empty: starts the idle timer where idling pays.
     pub(super) fn arm(&mut self, q: u32, now: i64) {
         let no_arm = self.device_queues() && self.version != Version::K310;

@@ -3,6 +3,7 @@
 //! All active groups are in one order of virtual time, which runs faster for a small fraction. A group that was away goes
 //! to the end of the line.
 
+use super::anticipation::Turn;
 use super::group::WHOLE;
 use super::queue::NONE;
 use super::{Cfq, Version};
@@ -124,5 +125,38 @@ impl Cfq {
             self.serving.end = now - 1;
         }
         Some(g)
+    }
+
+    /// A group's part of the target latency.
+    pub(super) fn share_of_target(&self, g: u32) -> i64 {
+        mul_div(self.set.target_latency, self.groups[g as usize].vfraction as i64, WHOLE as i64)
+    }
+
+    /// A tenant's part of the target latency.
+    pub(super) fn slot_of(&self, g: u32) -> i64 {
+        self.share_of_target(g).max(2 * self.clock.tick)
+    }
+
+    /// One more tenant is backlogged: shortens the slot in service. Otherwise a tenant that was alone for a moment would
+    /// keep the device for the whole target latency.
+    fn shorten_turn(&mut self) {
+        let Some(Turn { group, start, .. }) = self.anticipation.as_ref().and_then(|a| a.turn) else { return };
+        // A tenant without queued requests has no part yet; its next request leads here again.
+        if self.groups[group as usize].queues == 0 {
+            return;
+        }
+        self.refresh(group);
+        let end = start + self.slot_of(group);
+        if let Some(turn) = self.anticipation.as_mut().and_then(|a| a.turn.as_mut()) {
+            turn.end = turn.end.min(end);
+        }
+    }
+}
+
+/// `a * b / c` without overflow.
+pub(super) fn mul_div(a: i64, b: i64, c: i64) -> i64 {
+    match a.checked_mul(b) {
+        Some(product) => product / c.max(1),
+        None => (i128::from(a) * i128::from(b) / i128::from(c.max(1))) as i64,
     }
 }

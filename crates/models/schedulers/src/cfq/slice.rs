@@ -1,7 +1,7 @@
 //! Slices: how long, where in line, when they begin and end.
 
-use super::group::WHOLE;
 use super::queue::{BEST_EFFORT, HOMELESS, IDLE, NONE, SYNC};
+use super::shares::mul_div;
 use super::{Cfq, Serving, Version};
 
 impl Cfq {
@@ -30,11 +30,6 @@ impl Cfq {
             idle => slice.min(mul_div(2 * idle, slice, self.set.slice[1])),
         };
         mul_div(slice, share, all).max(low)
-    }
-
-    /// A group's part of the target latency.
-    pub(super) fn share_of_target(&self, g: u32) -> i64 {
-        mul_div(self.set.target_latency, self.groups[g as usize].vfraction as i64, WHOLE as i64)
     }
 
     /// Puts a queue in its place on its service tree; `front`: before all others there.
@@ -233,11 +228,6 @@ impl Cfq {
             super::group::Saved { rest, class: self.serving.class, kind: self.serving.kind };
     }
 
-    /// Groups are charged by requests: nothing idles for a queue, and the device queues (or may).
-    pub(super) fn counts_requests(&self) -> bool {
-        self.set.slice_idle == 0 && self.depth.tag != 0
-    }
-
     /// Requests after which an async slice ends.
     pub(super) fn async_requests(&self, level: u8) -> u32 {
         self.set.slice_async_rq.saturating_mul(2).saturating_mul(8 - u32::from(level.min(7)))
@@ -253,13 +243,5 @@ impl Cfq {
                 queue.level = queue.level.min(4);
             }
         }
-    }
-}
-
-/// `a * b / c` without overflow.
-pub(super) fn mul_div(a: i64, b: i64, c: i64) -> i64 {
-    match a.checked_mul(b) {
-        Some(product) => product / c.max(1),
-        None => (i128::from(a) * i128::from(b) / i128::from(c.max(1))) as i64,
     }
 }

@@ -1,51 +1,12 @@
-//! Tenants that come, change and go, and the groups that stand for them.
+//! Tasks and tenants that change and go.
 
-use dumbwaiter_block::{Context, Nanos, TenantId};
+use dumbwaiter_block::{Context, Nanos, TaskId, TenantId};
 
 use super::Cfq;
-use super::group::Group;
-use super::queue::NONE;
+use super::queue::{NONE, ThinkTime};
 use crate::mechanisms::nesting;
 
 impl Cfq {
-    /// The group of a tenant: group 0 for the root, and for a tenant that is alone.
-    pub(super) fn group_of(&mut self, tenant: TenantId, ctx: &Context<'_>) -> u32 {
-        let index = tenant.0 as usize;
-        match self.tenants.get(index) {
-            Some(group) if *group != NONE => *group,
-            _ => self.make_group(tenant, ctx),
-        }
-    }
-
-    #[cold]
-    fn make_group(&mut self, tenant: TenantId, ctx: &Context<'_>) -> u32 {
-        let index = tenant.0 as usize;
-        let slots = ctx.tenants.tenant_slots();
-        if index >= self.tenants.len() {
-            self.tenants.resize(index.max(slots.saturating_sub(1)) + 1, NONE);
-        }
-        if slots <= 1 || ctx.tenants.is_root(tenant) {
-            self.tenants[index] = 0;
-            return 0;
-        }
-        let own = ctx.tenants.tenant(tenant).copied().unwrap_or_default();
-        let parent = nesting::parent_of(&own, ctx.tenants).map_or(0, |parent| self.group_of(parent, ctx));
-        self.groups[parent as usize].references += 1;
-        let made = Group::new(parent, own.weight.max(1), self.clock.count(ctx.now));
-        let group = match self.free_groups.pop() {
-            Some(group) => {
-                self.groups[group as usize] = made;
-                group
-            }
-            None => {
-                self.groups.push(made);
-                self.groups.len() as u32 - 1
-            }
-        };
-        self.tenants[index] = group;
-        group
-    }
-
     /// One more tenant: one that was alone before, as the root, has siblings now. Its tasks follow with their next request.
     pub(super) fn tenant_added(&mut self, ctx: &Context<'_>) {
         if ctx.tenants.tenant_slots() > 1 {
@@ -74,15 +35,6 @@ impl Cfq {
                 self.part_from_group(index, ctx.now);
             }
         }
-    }
-
-    /// Is group `below` nested in `above`?
-    pub(super) fn descends(&self, below: u32, above: u32) -> bool {
-        let mut at = self.groups[below as usize].parent;
-        while at != NONE && at != above {
-            at = self.groups[at as usize].parent;
-        }
-        at == above
     }
 
     /// A tenant was retired, and its number may be used again.
@@ -123,21 +75,19 @@ impl Cfq {
         self.release_group(g);
     }
 
-    /// A tenant, a queue or a nested group does not use this group any more.
-    pub(super) fn release_group(&mut self, g: u32) {
-        let group = &mut self.groups[g as usize];
-        group.references -= 1;
-        if group.references > 0 {
-            return;
+    /// A task exited: the slice of its queue ends.
+    pub(super) fn task_ends(&mut self, task: TaskId, at: Nanos) {
+        let now = self.clock.count(at);
+        let index = task.0 as usize;
+        let Some(process) = self.processes.get_mut(index) else { return };
+        process.alive = false;
+        process.think = ThinkTime::new(now);
+        if process.queue != NONE && process.queue == self.active {
+            self.expire(false, now);
         }
-        let parent = group.parent;
-        if let Some(anticipation) = &mut self.anticipation {
-            anticipation.forget(g, &self.groups);
+        if self.last_task == task.0 {
+            self.last_task = NONE;
         }
-        if self.serving.group == g {
-            self.serving.group = 0;
-        }
-        self.free_groups.push(g);
-        self.release_group(parent);
+        self.detach(index);
     }
 }

@@ -18,60 +18,10 @@ impl Cfq {
         }
     }
 
-    /// A tenant's part of the target latency.
-    fn slot_of(&self, g: u32) -> i64 {
-        self.share_of_target(g).max(2 * self.clock.tick)
-    }
-
-    /// One more tenant is backlogged: shortens the slot in service. Otherwise a tenant that was alone for a moment would
-    /// keep the device for the whole target latency.
-    pub(super) fn shorten_turn(&mut self) {
-        let Some(Turn { group, start, .. }) = self.anticipation.as_ref().and_then(|a| a.turn) else { return };
-        // A tenant without queued requests has no part yet; its next request leads here again.
-        if self.groups[group as usize].queues == 0 {
-            return;
-        }
-        self.refresh(group);
-        let end = start + self.slot_of(group);
-        if let Some(turn) = self.anticipation.as_mut().and_then(|a| a.turn.as_mut()) {
-            turn.end = turn.end.min(end);
-        }
-    }
-
     pub(super) fn end_turn(&mut self) {
         if let Some(a) = &mut self.anticipation {
             a.end_turn(&self.groups);
         }
-    }
-
-    /// Until when the device idles for the tenant in service, which has nothing to send; `None` if it does not. A slot that
-    /// is used up, or for which the device idled in vain, ends here.
-    pub(super) fn hold_turn(&mut self, now: i64, at: Nanos) -> Option<Nanos> {
-        let a = self.anticipation.as_ref()?;
-        let turn = a.turn?;
-        let group = &self.groups[turn.group as usize];
-        let slot_sectors = a.slot_sectors;
-        let used_up = match slot_sectors {
-            0 => now >= turn.end,
-            n => turn.sectors >= n.saturating_mul(u64::from(group.weight)),
-        };
-        if !used_up {
-            if group.queued > 0 {
-                return None;
-            }
-            if group.in_flight > 0 {
-                let end = if slot_sectors == 0 { self.clock.time_of(turn.end) } else { Nanos::MAX };
-                return Some(end.max(Nanos(at.0 + 1)));
-            }
-            if let Some(deadline) = turn.deadline
-                && at < deadline
-            {
-                return Some(deadline);
-            }
-        }
-        self.expire(used_up, now);
-        self.end_turn();
-        None
     }
 
     /// A request of group `g` arrived.

@@ -1,4 +1,7 @@
-use dumbwaiter_block::{BlockLayer, Config, Ioprio, Op, Requests, State, Task, TaskId, Tenant, TenantId, Tenants};
+use dumbwaiter_block::{
+    BlockLayer, Config, Event, Io, Ioprio, Next, Op, Request, Requests, Scheduler, State, Task, TaskId, Tenant,
+    TenantId, Tenants,
+};
 use proptest::prelude::*;
 
 use super::shares::task_node;
