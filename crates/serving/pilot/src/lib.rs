@@ -22,6 +22,7 @@ mod status;
 mod store;
 mod table;
 mod tunables;
+mod turn;
 
 pub use attached::HostContext;
 pub use candidate::Wanted;

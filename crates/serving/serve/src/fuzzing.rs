@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use crate::control::answer_lines;
 use crate::inspector::Inspector;
 use crate::log::Log;
+use crate::message::Common;
 use crate::nbd::directory::Directory;
 use crate::settings::{ExportSettings, ServeSettings};
-use crate::shard::Common;
 
 /// An inspector of a server without disks, which refuses every order.
 pub fn inspector() -> Inspector {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use dumbwaiter_path::Waker;
 
 use crate::Error;
+use crate::message::{Common, Message};
 use crate::order::Order;
 use crate::question::{Answer, DiskStats, Question, Sums};
 use crate::settings::TargetSettings;
-use crate::shard::{Common, Message};
 
 /// An answer of a disk takes longer only if it hangs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);

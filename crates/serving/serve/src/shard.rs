@@ -1,101 +1,49 @@
-//! The thread of one disk: sockets and device in one ring, one turn after another.
+//! A disk's thread from its own side: its clients, and what it keeps of them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_path::{Disk, DiskOptions, Kind, Waker};
-use dumbwaiter_protocols::nbd::{Agreement, BlockSizes, Description, Rules, wire::transmission};
 use dumbwaiter_schedulers::Choice;
-use rustix::fd::OwnedFd;
 
 use crate::Error;
-use crate::buffers::LARGEST;
-use crate::client::{Client, ServeContext};
-use crate::event::{ClientEvent, VolumeEvent};
-use crate::log::Log;
-use crate::nbd::connection::Connection;
-use crate::nbd::directory::{Directory, Entry};
-use crate::nbd::status::{StatusAnswer, StatusThread};
-use crate::open_target::OpenTarget;
-use crate::question::{Answer, Question};
-use crate::settings::{Cache, DeviceDepth, ServeSettings, TargetSettings};
+use crate::client::Client;
+use crate::event::ClientEvent;
+use crate::message::{Common, Message};
+use crate::nbd::status::StatusThread;
+use crate::settings::TargetSettings;
 use crate::shares::ShareWindow;
 use crate::spinner::Spinner;
-use crate::tls::Tls;
-use crate::ublk::Attachment;
-use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
+use crate::vhost_user::DeviceSocket;
 use crate::volume::Volume;
 
-/// How often time-outs are looked at and shares are counted.
-const TICK: Nanos = Nanos::from_secs(1);
-/// Looks at clients without notifications between two turns of the disk.
-const MAX_LOOKS: u32 = 4;
-/// With more clients without notifications than this a look at all of them takes longer than a sleep saves.
-const MAX_SPUN: usize = 8;
-/// Requests that one system call submits on a target behind the page cache, for virtual machines: 8 % more IOPS at depth 32 than with no bound.
-const CACHED_BATCH: u32 = 16;
-/// How often clients are looked at whose requests nothing announces.
-const POLL_INTERVAL: Nanos = Nanos::from_us(100);
-
-/// A message to a disk's thread.
-pub(crate) enum Message {
-    /// A client has agreed on an export.
-    Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
-    /// A question of the control socket or the metrics.
-    Ask(Question, Sender<Result<Answer, Error>>),
-    /// A block device of this machine to be served.
-    Attach(Box<Attachment>),
-    /// Finish what is under way and end.
-    ShutDown { grace: Duration },
-    /// End without waiting for clients.
-    Abandon,
-}
-
-/// State that all threads of a server share.
-pub(crate) struct Common {
-    pub(crate) directory: Directory,
-    /// Connections in transmission or negotiation.
-    pub(crate) connections: AtomicU32,
-    pub(crate) settings: ServeSettings,
-    /// The targets of the configuration, without what commands have changed. Held while exports are changed.
-    pub(crate) configured: Mutex<Vec<TargetSettings>>,
-    /// The most I/Os in a second that each target had shown before this server.
-    pub(crate) shown_iops: Vec<u64>,
-    pub(crate) tls: Option<Tls>,
-    /// Clients that were let go before they agreed on an export: they broke the protocol, were too slow, or had no valid certificate.
-    pub(crate) failed_negotiations: AtomicU64,
-    pub(crate) log: Log,
-}
-
-/// A disk's thread, from its own side.
+/// The state of a disk's thread.
 pub(crate) struct Shard {
-    number: usize,
+    pub(crate) number: usize,
     pub(crate) target_settings: TargetSettings,
     pub(crate) volume: Volume,
     pub(crate) clients: Vec<Option<Box<dyn Client>>>,
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     /// Connections to be looked at in this turn.
-    touched: Vec<u32>,
-    is_touched: Vec<bool>,
-    awaits_memory: Vec<u32>,
+    pub(crate) touched: Vec<u32>,
+    pub(crate) is_touched: Vec<bool>,
+    pub(crate) awaits_memory: Vec<u32>,
     /// Clients that announce nothing until they are asked to.
-    notifications_off: Vec<u32>,
-    spinner: Spinner,
+    pub(crate) notifications_off: Vec<u32>,
+    pub(crate) spinner: Spinner,
     /// The sleep that comes tells how long to look the next time.
-    idle_before_sleep: bool,
+    pub(crate) idle_before_sleep: bool,
     /// Requests that share it, where clients without notifications have made them.
-    share_sleep: u64,
+    pub(crate) share_sleep: u64,
     /// Requests submitted before it.
-    submitted: u64,
+    pub(crate) submitted: u64,
     /// Clients that are looked at in each turn.
-    polled: Vec<u32>,
+    pub(crate) polled: Vec<u32>,
     /// Sockets for virtual machines, by the tenant's number.
     pub(crate) sockets: Vec<Option<DeviceSocket>>,
-    status: Option<StatusThread>,
-    messages: Receiver<Message>,
+    pub(crate) status: Option<StatusThread>,
+    pub(crate) messages: Receiver<Message>,
     pub(crate) common: Arc<Common>,
     pub(crate) shares: ShareWindow,
     /// The most I/Os that it has served in a second: what the drive has shown.
@@ -106,137 +54,13 @@ pub(crate) struct Shard {
     pub(crate) choice: Choice,
     /// Exchanges of the scheduler by orders.
     pub(crate) ordered_switches: u64,
-    next_tick: Nanos,
+    pub(crate) next_tick: Nanos,
     /// When clients must be gone.
     pub(crate) shut_down_by: Option<Nanos>,
     pub(crate) started: Instant,
 }
 
 impl Shard {
-    /// The disk with its exports, on the thread that will serve it.
-    pub(crate) fn open(
-        number: usize,
-        target_settings: TargetSettings,
-        open: OpenTarget,
-        messages: Receiver<Message>,
-        common: Arc<Common>,
-    ) -> Result<(Shard, Waker), Error> {
-        let choice = Choice::parse(&target_settings.scheduler)
-            .map_err(|e| Error::Scheduler(format!("{}: {e}", target_settings.target)))?;
-        let config = open.layer_config(&target_settings);
-        let scheduler = crate::scheduler::build(&choice, config.setup);
-        let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
-        let direct = open.device.is_none() && open.target.facts().direct;
-        let memory_align = if direct { open.target.facts().logical_block as usize } else { 1 };
-        let emulated = open.device.is_some();
-        let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
-        let manual_clock = open.manual_clock;
-        let submit_batch = if direct || device.is_some() { u32::MAX } else { CACHED_BATCH };
-        let options = DiskOptions {
-            scratch: true,
-            bypass_workers: true,
-            submit_batch,
-            device,
-            manual_clock,
-            ..DiskOptions::default()
-        };
-        let mut disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
-        let waker = disk.waker()?;
-        let status = match is_file {
-            true => {
-                let file =
-                    disk.target().file().try_clone().map_err(Error::io("cannot open the target a second time"))?;
-                Some(StatusThread::start(file, waker.clone())?)
-            }
-            false => None,
-        };
-        let mut volume = Volume::new(disk, common.settings.memory, open.trims, memory_align);
-        volume.fills_device_first = direct;
-        volume.sends_from_file = !direct && !emulated;
-        if target_settings.device_depth == DeviceDepth::Auto {
-            volume.search_depth_from_now(config.setup.device_depth);
-        }
-        let most_iops = common.shown_iops.get(number).copied().unwrap_or(0);
-        let mut shard = Shard {
-            number,
-            target_settings,
-            volume,
-            clients: Vec::new(),
-            free: Vec::new(),
-            touched: Vec::new(),
-            is_touched: Vec::new(),
-            awaits_memory: Vec::new(),
-            notifications_off: Vec::new(),
-            spinner: if manual_clock { Spinner::never() } else { Spinner::default() },
-            idle_before_sleep: false,
-            share_sleep: 0,
-            submitted: 0,
-            polled: Vec::new(),
-            sockets: Vec::new(),
-            status,
-            messages,
-            common,
-            shares: ShareWindow::default(),
-            most_iops,
-            is_real: !manual_clock,
-            ticks: 0,
-            choice,
-            ordered_switches: 0,
-            next_tick: TICK,
-            shut_down_by: None,
-            started: Instant::now(),
-        };
-        let exports = shard.target_settings.exports.clone();
-        shard.check_reservations(exports.iter())?;
-        for export in exports {
-            shard.volume.add_tenant(export)?;
-        }
-        let tenants: Vec<u32> = shard.volume.tenants().map(|(tenant, _)| tenant).collect();
-        for tenant in tenants {
-            shard.publish(tenant)?;
-        }
-        Ok((shard, waker))
-    }
-
-    /// Offers a tenant to clients, as it is now.
-    pub(crate) fn publish(&mut self, tenant: u32) -> Result<(), Error> {
-        let Some(own) = self.volume.tenant(tenant) else { return Ok(()) };
-        let facts = self.volume.disk.target().facts();
-        let settings = &own.settings;
-        let mut flags =
-            transmission::HAS_FLAGS | transmission::SEND_FLUSH | transmission::SEND_FUA | transmission::CAN_MULTI_CONN;
-        if settings.readonly {
-            flags |= transmission::READ_ONLY;
-        } else {
-            flags |= transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES | transmission::SEND_FAST_ZERO;
-        }
-        if self.volume.disk.layer().config().setup.rotational {
-            flags |= transmission::ROTATIONAL;
-        }
-        if self.target_settings.cache == Cache::Writeback && self.status.is_some() {
-            flags |= transmission::SEND_CACHE;
-        }
-        let minimum = settings.block_bytes(facts.logical_block);
-        let description = Description {
-            name: settings.name.clone(),
-            text: settings.description.clone(),
-            size: own.size,
-            flags,
-            block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
-        };
-        let access = (*settings.access).clone();
-        self.common.directory.put(&settings.name, Entry { description, access, shard: self.number, tenant });
-        self.open_socket(tenant)
-    }
-
-    /// Withdraws an export from clients that have yet to come.
-    pub(crate) fn withdraw(&mut self, tenant: u32) -> Result<(), Error> {
-        if let Some(own) = self.volume.tenant(tenant) {
-            self.common.directory.remove(&own.settings.name);
-        }
-        self.close_socket(tenant)
-    }
-
     /// A line about a tenant.
     pub(crate) fn log_about(&self, tenant: u32, line: &str) {
         let name = self.volume.tenant(tenant).map(|own| own.settings.name.as_str()).unwrap_or_default();
@@ -244,59 +68,8 @@ impl Shard {
         self.common.log.about(&subject, &format!("{subject}: {line}"));
     }
 
-    /// Serves until it is shut down. `true` if all that was acknowledged is safe.
-    pub(crate) fn run(&mut self) -> Result<bool, Error> {
-        let mut events = Vec::new();
-        while !self.is_over() {
-            self.turn(Nanos::MAX, &mut events)?;
-        }
-        let is_file = self.status.is_some() || self.volume.disk.target().facts().kind == Kind::Device;
-        let writable = self.volume.disk.target().options().allow_writes;
-        let virtual_device = self.volume.disk.target().path().starts_with("/dev/null");
-        let synced = !is_file || !writable || virtual_device || sync(self.volume.disk.target().file());
-        Ok(synced && !self.volume.flush_failed)
-    }
-
-    /// One turn: waits for an event, at most until `until`, and serves the clients that it concerns. `events` is empty before and after.
-    pub(crate) fn turn(&mut self, until: Nanos, events: &mut Vec<VolumeEvent>) -> Result<(), Error> {
-        let deadline = if self.take_news()? { self.volume.disk.now() } else { self.next_look().min(until) };
-        let asleep = std::mem::take(&mut self.idle_before_sleep).then(Instant::now);
-        self.volume.turn(Some(deadline), events)?;
-        if let Some(since) = asleep {
-            self.spinner.slept(since.elapsed(), self.share_sleep);
-        }
-        for event in events.drain(..) {
-            self.handle(event)?;
-        }
-        self.serve_touched()?;
-        if self.volume.disk.now() >= self.next_tick {
-            self.tick()?;
-        }
-        Ok(())
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.shut_down_by.is_some() && self.clients.iter().all(Option::is_none)
-    }
-
-    fn handle(&mut self, event: VolumeEvent) -> Result<(), Error> {
-        match event {
-            VolumeEvent::Of { owner, .. } if owner & SOCKET_OWNER != 0 => self.accept(owner & !SOCKET_OWNER),
-            VolumeEvent::Of { owner, event } => self.notify_client(owner, event),
-            VolumeEvent::Woken => {
-                while let Ok(message) = self.messages.try_recv() {
-                    self.receive_message(message)?;
-                }
-                while let Some(answer) = self.status.as_ref().and_then(|status| status.answers.try_recv().ok()) {
-                    let StatusAnswer { token, extents } = answer;
-                    self.notify_client(
-                        (token >> 32) as u32,
-                        ClientEvent::ExtentsFound { token: token as u32, extents },
-                    )?;
-                }
-                Ok(())
-            }
-        }
     }
 
     /// Gives a client an event and looks after it in this turn; it may be gone.
@@ -308,118 +81,12 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes what clients without notifications have, a few times over, until they announce the rest. `true` if there is more to do.
-    fn take_news(&mut self) -> Result<bool, Error> {
-        for _ in 0..MAX_LOOKS {
-            if !self.has_news()? {
-                return Ok(false);
-            }
-            if self.volume.disk.has_news() {
-                return Ok(true);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Looks at sockets and at clients that announce nothing, as long as the disk has nothing to do, and asks those clients to announce
-    /// their requests before this thread sleeps. `true` if there was something.
-    fn has_news(&mut self) -> Result<bool, Error> {
-        let idle = self.volume.is_idle() && self.touched.is_empty();
-        let Shard { notifications_off, clients, spinner, volume, .. } = self;
-        if idle && spinner.is_on() {
-            volume.disk.hand_over()?;
-        }
-        let offered = |index: &u32| clients[*index as usize].as_ref().map_or(0, |client| client.offered());
-        let disk = &mut volume.disk;
-        let news = || notifications_off.iter().map(offered).sum::<u32>() + u32::from(disk.has_news());
-        if idle && notifications_off.len() <= MAX_SPUN && spinner.look(news) {
-            for at in 0..self.notifications_off.len() {
-                self.touch(self.notifications_off[at]);
-            }
-            self.serve_touched()?;
-            return Ok(true);
-        }
-        self.idle_before_sleep = idle;
-        let submitted = self.volume.disk.layer().ledger().submitted;
-        let since_last = submitted - std::mem::replace(&mut self.submitted, submitted);
-        self.share_sleep = if self.notifications_off.is_empty() { 0 } else { since_last };
-        for index in std::mem::take(&mut self.notifications_off) {
-            if self.clients[index as usize].as_mut().is_some_and(|client| client.turn_notifications_on()) {
-                self.touch(index);
-            }
-        }
-        let any = !self.touched.is_empty();
-        self.serve_touched()?;
-        Ok(any)
-    }
-
-    /// When clients must be looked at, whatever happens.
-    fn next_look(&mut self) -> Nanos {
-        for index in std::mem::take(&mut self.polled) {
-            self.touch(index);
-            self.polled.push(index);
-        }
-        match (self.touched.is_empty(), self.polled.is_empty()) {
-            (true, true) => self.next_tick,
-            (false, true) => self.volume.disk.now(),
-            (_, false) => self.next_tick.min(self.volume.disk.now() + POLL_INTERVAL),
-        }
-    }
-
     pub(crate) fn touch(&mut self, index: u32) {
         if let Some(touched) = self.is_touched.get_mut(index as usize)
             && !std::mem::replace(touched, true)
         {
             self.touched.push(index);
         }
-    }
-
-    pub(crate) fn receive_message(&mut self, message: Message) -> Result<(), Error> {
-        match message {
-            Message::Connection { socket, peer, tenant, agreement } => self.connect(socket, peer, tenant, &agreement),
-            Message::Ask(question, answer) => {
-                // Who asked may be gone.
-                let _ = answer.send(self.answer(question));
-                Ok(())
-            }
-            Message::Attach(attachment) => self.attach(*attachment),
-            Message::ShutDown { grace } => {
-                self.shut_down_by = Some(self.volume.disk.now() + Nanos(grace.as_nanos() as u64));
-                self.close_sockets()?;
-                (0..self.clients.len() as u32).try_for_each(|index| self.notify_client(index, ClientEvent::Finish))
-            }
-            Message::Abandon => {
-                self.shut_down_by = Some(self.volume.disk.now());
-                self.close_sockets()?;
-                self.drop_all()
-            }
-        }
-    }
-
-    fn connect(&mut self, socket: OwnedFd, peer: String, tenant: u32, agreement: &Agreement) -> Result<(), Error> {
-        let name = &agreement.export.name;
-        let same = self.volume.tenant(tenant).is_some_and(|own| own.settings.name == *name && !own.leaving);
-        // One tenant's clients do not keep those of others out.
-        let own = self.volume.tenant(tenant).map_or(0, |own| own.connections);
-        let full = own >= self.common.settings.tenant_connections();
-        if !same || full || self.shut_down_by.is_some() {
-            if full {
-                self.log_about(tenant, &format!("refused {peer}: the export has {own} connections already"));
-            }
-            self.common.connections.fetch_sub(1, Ordering::Relaxed);
-            return Ok(());
-        }
-        let task = self.volume.add_task(tenant)?;
-        let rules = Rules {
-            size: agreement.export.size,
-            flags: agreement.export.flags,
-            block_sizes: agreement.export.block_sizes,
-            structured: agreement.structured,
-            allocation: agreement.allocation,
-        };
-        let connection = Connection::new(socket, peer, tenant, task, rules, &agreement.rest);
-        self.admit(Box::new(connection));
-        Ok(())
     }
 
     /// A client comes; answers with its number.
@@ -439,134 +106,17 @@ impl Shard {
         index
     }
 
-    /// Looks after connections for which something happened: requests in, replies out, the next receive.
-    fn serve_touched(&mut self) -> Result<(), Error> {
-        if !self.touched.is_empty() && !self.awaits_memory.is_empty() {
-            for index in std::mem::take(&mut self.awaits_memory) {
-                self.touch(index);
-            }
-        }
-        let touched = std::mem::take(&mut self.touched);
-        for index in &touched {
-            self.is_touched[*index as usize] = false;
-            self.serve(*index)?;
-        }
-        // Clients touched meanwhile are kept for the next turn.
-        let mut again = std::mem::replace(&mut self.touched, touched);
-        self.touched.clear();
-        self.touched.append(&mut again);
-        Ok(())
-    }
-
-    fn serve(&mut self, index: u32) -> Result<(), Error> {
-        let Some(client) = self.clients[index as usize].as_mut() else { return Ok(()) };
-        let mut context = ServeContext {
-            volume: &mut self.volume,
-            status: &self.status,
-            most: self.common.settings.connection_requests,
-            draining: self.shut_down_by.is_some(),
-        };
-        let state = client.serve(&mut context)?;
-        if state.awaits_memory {
-            self.awaits_memory.push(index);
-        }
-        if state.is_over
-            && let Some(client) = self.clients[index as usize].take()
-        {
-            self.polled.retain(|other| *other != index);
-            self.notifications_off.retain(|other| *other != index);
-            self.disconnect(client)?;
-            self.free.push(index);
-            return Ok(());
-        }
-        if state.polled != self.polled.contains(&index) {
-            self.polled.retain(|other| *other != index);
-            self.polled.extend(state.polled.then_some(index));
-        }
-        if state.notifications_off && !self.notifications_off.contains(&index) {
-            self.notifications_off.push(index);
-        }
-        if state.again {
-            self.touch(index);
-        }
-        Ok(())
-    }
-
-    fn disconnect(&mut self, mut client: Box<dyn Client>) -> Result<(), Error> {
-        let (tenant, violation) = (client.info().tenant, client.info().violation);
-        self.log_notes(&mut *client);
-        if let Some(why) = violation {
-            let line = format!("disconnected {}, which broke the protocol: {why}", client.info().peer);
-            self.log_about(tenant, &line);
-        }
-        client.close(&mut self.volume)?;
-        self.common.connections.fetch_sub(1, Ordering::Relaxed);
-        let Some(own) = self.volume.tenant_mut(tenant) else { return Ok(()) };
-        own.connections -= 1;
-        own.counts.violations += u64::from(violation.is_some());
-        if own.leaving && own.connections == 0 {
-            self.volume.remove_tenant(tenant);
-            return Ok(());
-        }
-        self.accept(tenant)
-    }
-
-    fn log_notes(&self, client: &mut dyn Client) {
-        for note in std::mem::take(&mut client.info_mut().notes) {
-            self.log_about(client.info().tenant, &format!("{}: {note}", client.info().peer));
-        }
-    }
-
     /// Drops the clients of a tenant.
     pub(crate) fn disconnect_tenant(&mut self, tenant: u32) -> Result<(), Error> {
         self.drop_where(|client| client.info().tenant == tenant)
     }
 
-    fn drop_where(&mut self, which: impl Fn(&dyn Client) -> bool) -> Result<(), Error> {
+    pub(crate) fn drop_where(&mut self, which: impl Fn(&dyn Client) -> bool) -> Result<(), Error> {
         for index in 0..self.clients.len() as u32 {
             if self.clients[index as usize].as_ref().is_some_and(|client| which(&**client)) {
                 self.notify_client(index, ClientEvent::Drop(None))?;
             }
         }
         Ok(())
-    }
-
-    fn drop_all(&mut self) -> Result<(), Error> {
-        self.drop_where(|_| true)?;
-        self.serve_touched()
-    }
-
-    /// Once a second: shares, memory without use, time-outs, failures.
-    fn tick(&mut self) -> Result<(), Error> {
-        self.next_tick = self.volume.disk.now() + TICK;
-        self.note_shares();
-        self.volume.buffers.trim();
-        if let Some(failure) = self.volume.last_failure.take() {
-            let target = &self.target_settings.target;
-            self.common.log.about(target, &format!("{target}: {failure}"));
-        }
-        self.common.log.end_periods();
-        for index in 0..self.clients.len() as u32 {
-            let Some(mut client) = self.clients[index as usize].take() else { continue };
-            self.log_notes(&mut *client);
-            let complaint = client.complaint(self.volume.disk.now());
-            self.clients[index as usize] = Some(client);
-            if complaint.is_some() {
-                self.notify_client(index, ClientEvent::Drop(complaint))?;
-            }
-        }
-        match self.shut_down_by {
-            Some(by) if self.volume.disk.now() >= by => self.drop_all(),
-            _ => self.serve_touched(),
-        }
-    }
-}
-
-/// Makes what was written permanent.
-fn sync(file: &std::fs::File) -> bool {
-    match file.sync_data() {
-        Ok(()) => true,
-        // Nothing that can be flushed.
-        Err(e) => e.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()),
     }
 }

@@ -17,7 +17,7 @@ use rustix::net::SendFlags;
 use crate::Error;
 use crate::access::Peer;
 use crate::inspector::ShardHandle;
-use crate::shard::{Common, Message};
+use crate::message::{Common, Message};
 
 /// A negotiation that takes longer is ended.
 const PATIENCE: Duration = Duration::from_secs(10);

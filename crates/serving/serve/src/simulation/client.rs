@@ -14,7 +14,8 @@ use super::chance::Chance;
 use super::history::History;
 use super::layout::{CLIENTS, EXPORT_BYTES, PART_BYTES};
 use crate::access::Peer;
-use crate::shard::{Message, Shard};
+use crate::message::Message;
+use crate::shard::Shard;
 
 /// Requests that it has under way at most; the server takes 16 of a connection.
 const DEPTH: usize = 24;

@@ -29,12 +29,13 @@ use self::history::History;
 use self::layout::{CLIENTS, EXPORT_BYTES, EXPORTS};
 use self::machine::Machine;
 use crate::log::Log;
+use crate::message::{Common, Message};
 use crate::nbd::directory::Directory;
 use crate::open_target::OpenTarget;
 use crate::order::Order;
 use crate::question::{Answer, Question};
 use crate::settings::{DeviceDepth, ExportSettings, ServeSettings, TargetSettings};
-use crate::shard::{Common, Message, Shard};
+use crate::shard::Shard;
 
 /// The plan of a simulation.
 #[derive(Clone, Debug)]

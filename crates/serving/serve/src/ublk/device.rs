@@ -10,7 +10,7 @@ use dumbwaiter_protocols::ublk::{Control, DeviceInfo, Features, Parameters, Queu
 
 use crate::Error;
 use crate::inspector::ShardHandle;
-use crate::shard::{Common, Message};
+use crate::message::{Common, Message};
 use crate::ublk::attachment::{Attachment, Description, MAX_IO_BYTES, Order, device_path};
 
 /// Tags of a device.

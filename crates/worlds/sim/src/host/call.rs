@@ -2,7 +2,6 @@
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_scenario::Completion;
-use rand::RngExt;
 
 use super::lock::{Then, Walk};
 use super::{AWAY_PERCENT, Host, SUBMIT_PART};
@@ -31,32 +30,6 @@ pub(crate) enum Step {
 }
 
 impl Host {
-    /// What a request costs in the scheduler, on a CPU whose caches are `cold`.
-    pub(super) fn hook(&self, cpu: usize, op: Op, cold: bool) -> u64 {
-        let warm = if op == Op::Read { self.cost.read } else { self.cost.write };
-        if !cold || warm == 0 {
-            return warm;
-        }
-        let (idle, table) = (self.cpus[cpu].idled, &self.profile.cold_hooks_ns_percent);
-        let above = table.iter().position(|(from, _)| *from > idle);
-        warm * match above {
-            Some(0) => 100,
-            Some(next) => {
-                let ((from, low), (to, high)) = (table[next - 1], table[next]);
-                low + (high - low) * (idle - from) / (to - from)
-            }
-            None => table.last().map_or(100, |(_, percent)| *percent),
-        } / 100
-    }
-
-    /// A length that differs from time to time.
-    pub(super) fn vary(&mut self, ns: u64) -> u64 {
-        match self.profile.vary_percent {
-            0 => ns,
-            percent => ns * self.random.random_range(100 - percent..=100 + percent) / 100,
-        }
-    }
-
     /// A call of `user` ns in the application and `path` ns in the kernel beside the scheduler, which takes `ios` I/Os that cost it
     /// `hooks` ns in all. `drive`: the one whose scheduler has the lock.
     /// `waits`: it is the only one of its CPU, and may wait for the lock.

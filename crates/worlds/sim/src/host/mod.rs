@@ -361,6 +361,32 @@ impl Host {
         Nanos(self.random.random_range(0..=WAKE_VARIATION))
     }
 
+    /// What a request costs in the scheduler, on a CPU whose caches are `cold`.
+    fn hook(&self, cpu: usize, op: Op, cold: bool) -> u64 {
+        let warm = if op == Op::Read { self.cost.read } else { self.cost.write };
+        if !cold || warm == 0 {
+            return warm;
+        }
+        let (idle, table) = (self.cpus[cpu].idled, &self.profile.cold_hooks_ns_percent);
+        let above = table.iter().position(|(from, _)| *from > idle);
+        warm * match above {
+            Some(0) => 100,
+            Some(next) => {
+                let ((from, low), (to, high)) = (table[next - 1], table[next]);
+                low + (high - low) * (idle - from) / (to - from)
+            }
+            None => table.last().map_or(100, |(_, percent)| *percent),
+        } / 100
+    }
+
+    /// A length that differs from time to time.
+    fn vary(&mut self, ns: u64) -> u64 {
+        match self.profile.vary_percent {
+            0 => ns,
+            percent => ns * self.random.random_range(100 - percent..=100 + percent) / 100,
+        }
+    }
+
     /// Cost of the scheduler in a completion.
     fn completion_hook(&self, cpu: usize, op: Op, cold: bool) -> u64 {
         let shared = self.cost.lock.is_shared() && self.cpus.len() > 1;
