@@ -77,7 +77,9 @@ fn this_machine_is_measured_and_fitted() {
     std::fs::write(&found, &out.stdout).unwrap();
     let file = text(&out.stdout);
     assert!(file.starts_with("# A host's costs, fitted by `dumbwaiter host fit`"), "{file}");
-    assert!(file.contains("# work_percent = "), "{file}");
+    let of =
+        |line: &str| line.starts_with("# work_percent = ") || line == "# Not determined, as in default: work_percent";
+    assert_eq!(file.lines().filter(|line| of(line)).count(), 1, "{file}");
     assert!(file.contains("# kept back  between randread depth=8 processes=1 kept back none"), "{file}");
     assert!(!file.lines().any(|line| line.starts_with("# fitted  ") && line.contains("kept back")), "{file}");
     let table = std::fs::read_to_string(&cases).unwrap();
