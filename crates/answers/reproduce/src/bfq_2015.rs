@@ -362,12 +362,12 @@ fn start_ups_on_ssd(out: &mut FigureResult, kind: &str, greedy: bool, effort: &E
 
 fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let task = |name: &str, settings: &str| format!("[[task]]\nname = \"{name}\"\nstage = 1\n{settings}\n");
-    let film = task("film", "app = \"player\"");
+    // Later than the background, so that it is not of its burst.
+    let film = task("film", "app = \"player\"\nstart = \"10s\"");
     let interference = task("interference", "app = \"player-interference\"");
-    let beside = |load: &&str| machine(10, 22, &format!("{film}{interference}{}", background(load, false)));
+    let beside = |load: &&str| machine(10, 40, &format!("{film}{interference}{}", background(load, false)));
     let mut texts: Vec<String> = LOADS.iter().map(beside).collect();
-    // A player is not looked at until its interactive raise is over.
-    texts.push(machine(2, 60, &(film + "runtime = \"60s\"\n")));
+    texts.push(machine(2, 60, &(film + "runtime = \"50s\"\n")));
     texts.push(machine(2, 60, &task("greedy", "rw = \"read\"\nbs = \"128k\"\nioengine = \"psync\"")));
     let all = grid(&texts, HDD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
@@ -384,15 +384,9 @@ fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
                 true => row("frames dropped"),
                 false => row("frames dropped: no fewer than with BFQ").ordering(dropped >= bfq),
             });
-            let median = runs[s].median(|r| of_player(r, |p| p.batch_p50_us)) / 1000.0;
-            let case = format!("{load}, {name}");
-            out.rows.push(crate::bfq_2015::row(
-                "player",
-                "median time to read a frame; 40 ms is in time",
-                case,
-                median,
-                "ms",
-            ));
+            let p99 = runs[s].median(|r| of_player(r, |p| p.batch_p99_us)) / 1000.0;
+            let metric = "time until a frame is had, from when it is due, p99; one of over 100 ms is dropped";
+            out.rows.push(crate::bfq_2015::row("player", metric, format!("{load}, {name}"), p99, "ms"));
         }
     }
     for (runs, who, expected) in [(&all[LOADS.len()], "player", true), (&all[LOADS.len() + 1], "greedy reader", false)]

@@ -108,26 +108,26 @@ fn mean_launch(started: &[f64], waits: &[f64]) -> (f64, bool) {
 /// Frames of a player.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlayerStats {
-    /// Frames that were read or whose deadline has passed.
+    /// Frames that the player had, or that are late enough to be dropped.
     pub frames: u64,
-    /// Of those, frames read after their deadline or not at all.
+    /// Of those, the dropped ones: had more than 100 ms after they were due, or not at all.
     pub missed: u64,
-    /// Missed frames, %; NaN without any frame.
+    /// Dropped frames, %; NaN without any frame.
     #[serde(deserialize_with = "nan")]
     pub drop_percent: f64,
-    /// Median time to read a frame, us.
+    /// Median time from when a frame was due until the player had it, us: 0 where its data was there.
     #[serde(deserialize_with = "nan")]
     pub batch_p50_us: f64,
-    /// 99th percentile of the time to read a frame, us, by nearest rank.
+    /// 99th percentile of that time, us, by nearest rank.
     #[serde(deserialize_with = "nan")]
     pub batch_p99_us: f64,
-    /// Longest time to read a frame, us.
+    /// Longest such time, us.
     #[serde(deserialize_with = "nan")]
     pub batch_max_us: f64,
 }
 
 impl PlayerStats {
-    /// Statistics from the time that each frame took to read, us.
+    /// Statistics from how late each frame was, us.
     pub fn new(frames: u64, missed: u64, mut batches_us: Vec<f64>) -> PlayerStats {
         batches_us.sort_by(f64::total_cmp);
         let rank = |q: f64| {

@@ -79,15 +79,15 @@ pub enum ApplicationOutcome {
         /// How long the launch that is still running at the end has run.
         cut_off: Option<Nanos>,
     },
-    /// A player that reads one frame at a time.
+    /// A player that shows one frame after another.
     Frames {
         /// Name of the video.
         kind: &'static str,
-        /// Frames that were read or whose deadline has passed.
+        /// Frames that were had, or are late enough to be dropped.
         frames: u64,
-        /// Of those, frames not read by their deadline.
+        /// Of those, the dropped ones.
         missed: u64,
-        /// Time to read each frame.
+        /// How long after it was due each frame was had.
         batches: Vec<Nanos>,
     },
 }

@@ -113,7 +113,7 @@ impl App {
                 let phases = phases::Phases::new([phase(large, 0)?, phase(small, 1)?], random);
                 own(Box::new(phases), suite::TRACE_DEPTH)
             }
-            _ => suite::parts(self, device, context.cache.as_ref()),
+            _ => suite::parts(self, device),
         }
     }
 

@@ -259,13 +259,13 @@ impl App {
         self.launch_after.unwrap_or(Nanos::from_secs(3))
     }
 
-    /// Period of `sync`: every 2 s beside writers, every 4 s beside a player.
+    /// Period of `sync`, and the pause of a player's interference.
     pub(super) fn every(&self) -> Nanos {
-        self.every.unwrap_or(Nanos::from_secs(if self.name == "sync" { 2 } else { 4 }))
+        self.every.unwrap_or(Nanos::from_secs(if self.name == "sync" { 2 } else { 3 }))
     }
 
     pub(super) fn runtime(&self) -> Nanos {
-        self.runtime.unwrap_or(Nanos::from_secs(20))
+        self.runtime.unwrap_or(Nanos::from_secs(40))
     }
 
     pub(super) fn repeat(&self) -> u32 {

@@ -7,7 +7,6 @@
 
 use super::{App, Component};
 use crate::generate::{BuildError, Extent, JobSpec};
-use crate::page_cache::PageCache;
 use dumbwaiter_text::units::Prefixes;
 
 /// Threads of the YCSB loads.
@@ -57,7 +56,7 @@ pub(super) fn prn_phases(start: u64, length: u64) -> [(JobSpec, u32); 2] {
 }
 
 /// The components of an application made of jobs, on a device of `device` bytes.
-pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result<Vec<Component>, BuildError> {
+pub(super) fn parts(app: &App, device: u64) -> Result<Vec<Component>, BuildError> {
     let name = app.name();
     if let Some(parts) = suite(app, device)? {
         return Ok(parts);
@@ -80,16 +79,15 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
         "rand-32K" => random("32k", &[]),
         "rand-256K" => random("256k", &[]),
         _ => {
-            // The interference of the player: 15 files of a megabyte, every four seconds.
+            // The interference of the player: a shell starts and ends, with its files cold.
             let (start, length) = app.region(device, 60.0, 1 << 30)?;
-            let spec = job(&[("bs", "128k"), ("ioengine", "psync"), ("thinktime", "4s"), ("thinktime_blocks", "120")]);
+            let pause = app.every().0.to_string() + "ns";
+            let mut spec = job(&[("rw", "randread"), ("bs", "32k"), ("ioengine", "psync"), ("thinktime_blocks", "10")]);
+            let set = spec.set("thinktime", &pause, Prefixes::Plain);
+            debug_assert!(set.is_ok(), "{pause}: {set:?}");
             let (offset, size) = (Extent::Bytes(start), Some(Extent::Bytes(length)));
-            let spec = JobSpec { offset, size, ..spec };
-            let sync = super::SyncEvery::new(app.every(), cache.cloned());
-            return Ok(vec![
-                Component::Job { name: "reader", count: 1, job: Box::new(spec) },
-                Component::Own { workload: Box::new(sync), depth: 1 },
-            ]);
+            let spec = JobSpec { offset, size, norandommap: true, ..spec };
+            return Ok(vec![Component::Job { name: "reader", count: 1, job: Box::new(spec) }]);
         }
     };
     let (start, length) = app.region(device, 0.0, 50_000_000_000)?;
