@@ -132,15 +132,8 @@ impl Scenario {
         Ok(())
     }
 
-    fn validate_tenants(&self) -> Result<(), Error> {
-        if self.tenants.is_empty() {
-            return Err(Error::invalid("scenario", "it has no tasks; give at least one [[task]] or [[tenant]]"));
-        }
-        if self.tenants.len() > TENANTS_MAX {
-            let reason = format!("{} tenants; expected at most {TENANTS_MAX}", self.tenants.len());
-            return Err(Error::invalid("tenant", reason));
-        }
-        // Each is checked below; together they must not be too many either.
+    /// Each task's count is checked by itself; together they must not be too many either.
+    fn validate_instances(&self) -> Result<(), Error> {
         let mut instances = 0u64;
         for (_, task) in self.tasks() {
             instances += u64::from(task.count);
@@ -152,6 +145,35 @@ impl Scenario {
                 return Err(Error::invalid(format!("task {:?}", task.name), reason));
             }
         }
+        Ok(())
+    }
+
+    fn validate_tenant_changes(&self, place: &str, tenant: &Tenant) -> Result<(), Error> {
+        let fail = |reason: String| Err(Error::invalid(place.to_owned(), reason));
+        for change in &tenant.changes {
+            match change.weight {
+                Some(weight) if !(1..=10_000).contains(&weight) => {
+                    return fail(format!("weight {weight} is not from 1 to 10000"));
+                }
+                None if change.io_max.is_none() => {
+                    return fail("a change changes nothing; give it a weight or an io_max".to_owned());
+                }
+                _ => {}
+            }
+            self.within(place, "a change", change.at)?;
+        }
+        Ok(())
+    }
+
+    fn validate_tenants(&self) -> Result<(), Error> {
+        if self.tenants.is_empty() {
+            return Err(Error::invalid("scenario", "it has no tasks; give at least one [[task]] or [[tenant]]"));
+        }
+        if self.tenants.len() > TENANTS_MAX {
+            let reason = format!("{} tenants; expected at most {TENANTS_MAX}", self.tenants.len());
+            return Err(Error::invalid("tenant", reason));
+        }
+        self.validate_instances()?;
         let names: BTreeSet<&str> = self.tenants.iter().map(|t| t.name.as_str()).collect();
         let in_circle = self.tenants_in_circles();
         let parents: BTreeSet<&str> = self.tenants.iter().filter_map(|t| t.parent.as_deref()).collect();
@@ -172,38 +194,8 @@ impl Scenario {
             if tenant.deadline == Some(Nanos::ZERO) {
                 return fail("a deadline of 0 refuses every I/O that waits; give a time such as \"10ms\"".to_string());
             }
-            let TenantControls { limit_iops, limit_bytes, burst_iops, burst_bytes, reservation_iops, .. } =
-                tenant.controls;
-            let limits = [
-                ("limit_iops", limit_iops),
-                ("limit_bytes", limit_bytes),
-                ("burst_iops", burst_iops),
-                ("burst_bytes", burst_bytes),
-                ("reservation_iops", reservation_iops),
-            ];
-            if let Some((key, _)) = limits.into_iter().find(|(_, value)| *value == Some(0)) {
-                return fail(format!("{key} of 0 lets nothing through; give a number from 1, or leave it out"));
-            }
-            for (burst, limit, of) in [
-                ("burst_iops", "limit_iops", [burst_iops, limit_iops]),
-                ("burst_bytes", "limit_bytes", [burst_bytes, limit_bytes]),
-            ] {
-                if of[0].is_some() && of[1].is_none() {
-                    return fail(format!("{burst} is a part of a limit; give {limit} too"));
-                }
-            }
-            if tenant.controls.io_latency.is_some_and(|target| target < Nanos::from_us(1)) {
-                return fail(
-                    "an io_latency below 1 us is none; give a time such as \"5ms\", or leave it out".to_string(),
-                );
-            }
-            if let (Some(limit), Some(reservation)) = (limit_iops, reservation_iops)
-                && reservation > limit
-            {
-                return fail(format!("reservation_iops {reservation} is more than its limit_iops of {limit}"));
-            }
-            if tenant.controls.io_weight.is_some_and(|weight| !(1..=10_000).contains(&weight)) {
-                return fail("io_weight is not from 1 to 10000".to_owned());
+            if let Some(reason) = wrong_controls(&tenant.controls) {
+                return fail(reason);
             }
             if io_cost && !tenant.tasks.is_empty() && parents.contains(tenant.name.as_str()) {
                 return fail(
@@ -232,18 +224,7 @@ impl Scenario {
                     return fail(format!("it contains itself (parent {parent:?})"));
                 }
             }
-            for change in &tenant.changes {
-                match change.weight {
-                    Some(weight) if !(1..=10_000).contains(&weight) => {
-                        return fail(format!("weight {weight} is not from 1 to 10000"));
-                    }
-                    None if change.io_max.is_none() => {
-                        return fail("a change changes nothing; give it a weight or an io_max".to_owned());
-                    }
-                    _ => {}
-                }
-                self.within(&place, "a change", change.at)?;
-            }
+            self.validate_tenant_changes(&place, tenant)?;
             let used = |by: &BTreeSet<&str>| by.contains(tenant.name.as_str());
             if tenant.tasks.is_empty() && !used(&parents) && !used(&receivers) {
                 return fail("it has neither tasks nor tenants in it".to_string());
@@ -376,4 +357,39 @@ fn twice(place: &str, names: impl Iterator<Item = String>) -> Result<(), Error> 
         }
     }
     Ok(())
+}
+
+/// Why a tenant cannot have these controls, if so.
+fn wrong_controls(controls: &TenantControls) -> Option<String> {
+    let TenantControls { limit_iops, limit_bytes, burst_iops, burst_bytes, reservation_iops, .. } = *controls;
+    let limits = [
+        ("limit_iops", limit_iops),
+        ("limit_bytes", limit_bytes),
+        ("burst_iops", burst_iops),
+        ("burst_bytes", burst_bytes),
+        ("reservation_iops", reservation_iops),
+    ];
+    if let Some((key, _)) = limits.into_iter().find(|(_, value)| *value == Some(0)) {
+        return Some(format!("{key} of 0 lets nothing through; give a number from 1, or leave it out"));
+    }
+    for (burst, limit, of) in [
+        ("burst_iops", "limit_iops", [burst_iops, limit_iops]),
+        ("burst_bytes", "limit_bytes", [burst_bytes, limit_bytes]),
+    ] {
+        if of[0].is_some() && of[1].is_none() {
+            return Some(format!("{burst} is a part of a limit; give {limit} too"));
+        }
+    }
+    if controls.io_latency.is_some_and(|target| target < Nanos::from_us(1)) {
+        return Some("an io_latency below 1 us is none; give a time such as \"5ms\", or leave it out".to_string());
+    }
+    if let (Some(limit), Some(reservation)) = (limit_iops, reservation_iops)
+        && reservation > limit
+    {
+        return Some(format!("reservation_iops {reservation} is more than its limit_iops of {limit}"));
+    }
+    if controls.io_weight.is_some_and(|weight| !(1..=10_000).contains(&weight)) {
+        return Some("io_weight is not from 1 to 10000".to_owned());
+    }
+    None
 }

@@ -10,6 +10,8 @@ use crate::order::Order;
 use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Limit, Question};
 use crate::settings::DeviceDepth;
 use crate::shard::Shard;
+use crate::shares::Share;
+use crate::tenant::Tenant;
 
 /// Upper bounds of the latency buckets of metrics, µs.
 const METRIC_BUCKETS_US: [u64; 16] = [
@@ -141,63 +143,68 @@ impl Shard {
         }
     }
 
+    /// `oldest`: the age of its oldest request.
+    fn export_stats(&self, tenant: &Tenant, share: Share, oldest: Nanos) -> ExportStats {
+        let layer = self.volume.disk.layer();
+        let (settings, counts) = (&tenant.settings, &tenant.counts);
+        ExportStats {
+            name: settings.name.clone(),
+            offset: tenant.offset,
+            size: tenant.size,
+            readonly: settings.readonly,
+            ublk: settings.ublk,
+            weight: settings.weight,
+            effective_weight: layer.tenants().tenant(tenant.id).map_or(settings.weight, |own| own.weight),
+            limit: Limit {
+                iops: settings.limit_iops,
+                bytes: settings.limit_bytes,
+                burst_iops: settings.burst_iops,
+                burst_bytes: settings.burst_bytes,
+            },
+            limit_iops: settings.limit_iops,
+            limit_bytes: settings.limit_bytes,
+            reservation: settings.reservation_iops,
+            reservation_iops: settings.reservation_iops,
+            over_commit: settings.over_commit,
+            connections: tenant.connections,
+            draining: tenant.leaving,
+            leaving: tenant.leaving,
+            outstanding: tenant.outstanding,
+            oldest_ms: ms(oldest),
+            reads: counts.reads,
+            writes: counts.writes,
+            flushes: counts.flushes,
+            trims: counts.trims,
+            read_bytes: counts.read_bytes,
+            write_bytes: counts.write_bytes,
+            errors: counts.errors,
+            refused: counts.refused,
+            violations: counts.violations,
+            connects: counts.connects,
+            throttled_s: self.volume.parked_ns(tenant.id) as f64 / 1e9,
+            iops: share.iops,
+            bytes_per_s: share.bytes_per_s,
+            promised_share: share.promised,
+            received_share: share.share,
+            shortfall: share.shortfall,
+            share: share.share,
+            due: share.due(),
+            short_s: tenant.short_s,
+            promised_bytes: tenant.promised_bytes,
+            p50_ms: tenant.recent_quantile(0.5).map(ms),
+            p99_ms: tenant.recent_quantile(0.99).map(ms),
+            latency_buckets: metric_buckets(&tenant.latency),
+            latency_sum_s: tenant.latency.sum_ns() as f64 / 1e9,
+            latency_count: tenant.latency.count(),
+        }
+    }
+
     fn stats(&self) -> DiskStats {
         let (disk, layer) = (&self.volume.disk, self.volume.disk.layer());
         let (shares, pv) = self.current_shares();
         let oldest = self.volume.oldest();
         let exports = self.volume.tenants().map(|(index, tenant)| {
-            let share = shares.get(&index).copied().unwrap_or_default();
-            let (settings, counts) = (&tenant.settings, &tenant.counts);
-            ExportStats {
-                name: settings.name.clone(),
-                offset: tenant.offset,
-                size: tenant.size,
-                readonly: settings.readonly,
-                ublk: settings.ublk,
-                weight: settings.weight,
-                effective_weight: layer.tenants().tenant(tenant.id).map_or(settings.weight, |own| own.weight),
-                limit: Limit {
-                    iops: settings.limit_iops,
-                    bytes: settings.limit_bytes,
-                    burst_iops: settings.burst_iops,
-                    burst_bytes: settings.burst_bytes,
-                },
-                limit_iops: settings.limit_iops,
-                limit_bytes: settings.limit_bytes,
-                reservation: settings.reservation_iops,
-                reservation_iops: settings.reservation_iops,
-                over_commit: settings.over_commit,
-                connections: tenant.connections,
-                draining: tenant.leaving,
-                leaving: tenant.leaving,
-                outstanding: tenant.outstanding,
-                oldest_ms: ms(oldest[index as usize]),
-                reads: counts.reads,
-                writes: counts.writes,
-                flushes: counts.flushes,
-                trims: counts.trims,
-                read_bytes: counts.read_bytes,
-                write_bytes: counts.write_bytes,
-                errors: counts.errors,
-                refused: counts.refused,
-                violations: counts.violations,
-                connects: counts.connects,
-                throttled_s: self.volume.parked_ns(tenant.id) as f64 / 1e9,
-                iops: share.iops,
-                bytes_per_s: share.bytes_per_s,
-                promised_share: share.promised,
-                received_share: share.share,
-                shortfall: share.shortfall,
-                share: share.share,
-                due: share.due(),
-                short_s: tenant.short_s,
-                promised_bytes: tenant.promised_bytes,
-                p50_ms: tenant.recent_quantile(0.5).map(ms),
-                p99_ms: tenant.recent_quantile(0.99).map(ms),
-                latency_buckets: metric_buckets(&tenant.latency),
-                latency_sum_s: tenant.latency.sum_ns() as f64 / 1e9,
-                latency_count: tenant.latency.count(),
-            }
+            self.export_stats(tenant, shares.get(&index).copied().unwrap_or_default(), oldest[index as usize])
         });
         DiskStats {
             target: self.target_settings.target.clone(),

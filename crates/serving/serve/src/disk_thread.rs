@@ -66,14 +66,8 @@ impl Shard {
         };
         let mut disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
         let waker = disk.waker()?;
-        let status = match is_file {
-            true => {
-                let file =
-                    disk.target().file().try_clone().map_err(Error::io("cannot open the target a second time"))?;
-                Some(StatusThread::start(file, waker.clone())?)
-            }
-            false => None,
-        };
+        let again = || disk.target().file().try_clone().map_err(Error::io("cannot open the target a second time"));
+        let status = if is_file { Some(StatusThread::start(again()?, waker.clone())?) } else { None };
         let mut volume = Volume::new(disk, common.settings.memory, open.trims, memory_align);
         volume.fills_device_first = direct;
         volume.sends_from_file = !direct && !emulated;
@@ -110,16 +104,22 @@ impl Shard {
             shut_down_by: None,
             started: Instant::now(),
         };
-        let exports = shard.target_settings.exports.clone();
-        shard.check_reservations(exports.iter())?;
-        for export in exports {
-            shard.volume.add_tenant(export)?;
-        }
-        let tenants: Vec<u32> = shard.volume.tenants().map(|(tenant, _)| tenant).collect();
-        for tenant in tenants {
-            shard.publish(tenant)?;
-        }
+        shard.offer_all()?;
         Ok((shard, waker))
+    }
+
+    /// Adds the exports of the settings and offers them to clients.
+    fn offer_all(&mut self) -> Result<(), Error> {
+        let exports = self.target_settings.exports.clone();
+        self.check_reservations(exports.iter())?;
+        for export in exports {
+            self.volume.add_tenant(export)?;
+        }
+        let tenants: Vec<u32> = self.volume.tenants().map(|(tenant, _)| tenant).collect();
+        for tenant in tenants {
+            self.publish(tenant)?;
+        }
+        Ok(())
     }
 
     /// Serves until it is shut down. `true` if all that was acknowledged is safe.

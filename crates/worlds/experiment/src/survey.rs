@@ -100,35 +100,24 @@ pub fn recommend(
     };
     survey.race(&race, &plan, &subject.schedulers)?;
     let decision = race.decide(&survey.results);
-    let mut methods = None;
-    if let Some(decision) = &decision {
-        survey.end = Duration::from_nanos(budget.0);
-        let picked = subject.schedulers.iter().find(|spec| spec.to_string() == decision.pick);
-        let picked = picked.ok_or_else(|| Failure::refused(format!("`{}` was not tried", decision.pick)))?;
-        methods = Some(survey.methods(picked, plan.completion, &subject.polling)?);
-    }
+    survey.end = Duration::from_nanos(budget.0);
+    let pick = |pick: &String| {
+        let found = subject.schedulers.iter().find(|spec| spec.to_string() == *pick);
+        found.ok_or_else(|| Failure::refused(format!("`{pick}` was not tried")))
+    };
+    let picked = decision.as_ref().map(|decision| pick(&decision.pick)).transpose()?;
+    let methods = picked.map(|picked| survey.methods(picked, plan.completion, &subject.polling)).transpose()?;
     let unhindered = survey.failure.is_none() && !control.cancelled();
     let model = (has_time && unhindered && decision.is_some()).then(|| io_cost_reads(&subject.path, world, control));
     let interrupted = control.cancelled();
     let mut notes: Vec<String> = survey.failure.iter().map(|failure| format!("ended early: {failure}")).collect();
     let concluded = world.conclude(&mut survey.results, control);
     let Some((decision, methods)) = decision.zip(methods) else {
-        return Err(match survey.failure {
-            Some(failure) => failure,
-            None if interrupted => Failure::interrupted("interrupted too early to give a recommendation"),
-            None => Failure::refused(format!(
-                "--for: {budget} ended before the current scheduler, `{}`, had run twice; expected more time",
-                subject.current
-            )),
-        });
+        return Err(no_decision(survey.failure, interrupted, budget, &subject.current));
     };
     notes.extend(concluded?);
     notes.push(subject.in_force.clone());
-    let path = &subject.path;
-    notes.extend(model.map(|model| match model {
-        Ok(model) => format!("io.cost's model of this drive, as far as reads tell: {model}; all of it: devices io-cost --on {path} --destroy {path}"),
-        Err(failure) => format!("io.cost's model of this drive was not measured: {failure}"),
-    }));
+    notes.extend(model.map(|model| model_note(&subject.path, model)));
     let scenarios: serde_json::Map<String, serde_json::Value> =
         plan.points.iter().filter_map(|p| Some((p.name.to_owned(), serde_json::to_value(&p.scenario).ok()?))).collect();
     let found = advise::Survey {
@@ -150,6 +139,25 @@ pub fn recommend(
     let advice = advise::advice(found, survey.results);
     let loads = plan.points.iter().map(|p| SurveyLoad { name: p.name, about: p.about, metric: p.metric });
     Ok(Surveyed { advice, loads: loads.collect(), failure: survey.failure })
+}
+
+fn no_decision(failure: Option<Failure>, interrupted: bool, budget: Nanos, current: &str) -> Failure {
+    match failure {
+        Some(failure) => failure,
+        None if interrupted => Failure::interrupted("interrupted too early to give a recommendation"),
+        None => Failure::refused(format!(
+            "--for: {budget} ended before the current scheduler, `{current}`, had run twice; expected more time"
+        )),
+    }
+}
+
+fn model_note(path: &str, model: Result<String, Failure>) -> String {
+    match model {
+        Ok(model) => format!(
+            "io.cost's model of this drive, as far as reads tell: {model}; all of it: devices io-cost --on {path} --destroy {path}"
+        ),
+        Err(failure) => format!("io.cost's model of this drive was not measured: {failure}"),
+    }
 }
 
 /// Runs, one after the other, until the time is over.

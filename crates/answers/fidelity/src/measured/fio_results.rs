@@ -78,12 +78,7 @@ fn add(
     let wrong = |what: String| at(path, 1, format!("jobs[{number}] ({name}): {what}"));
     let own = job.get("job options").and_then(Value::as_object);
     let own = own.ok_or_else(|| wrong("`job options` are missing; expected those of fio 3".to_owned()))?;
-    let mut all: FioOptions = Vec::new();
-    for (key, value) in global.into_iter().flatten().chain(own) {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        all.retain(|(other, _)| other != key);
-        all.push((key.clone(), value));
-    }
+    let all = options_of(global, own);
     let option = |key: &str| all.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_str());
     let number_of = |key: &str, or: u32| match option(key) {
         None => Ok(or),
@@ -118,21 +113,7 @@ fn add(
         !grouped && last.numjobs < numjobs && last.options == options && last.name == name && last.iodepth == iodepth
     });
     if clone {
-        let at = case.jobs.len() - 1;
-        case.jobs[at].numjobs += 1;
-        let rows = case.rows.iter_mut().filter(|row| job_of(row.part) == Some(at));
-        for row in rows {
-            let part = match row.part {
-                Part::Writes(_) => writes_of(job),
-                Part::Reads(_) => reads_of(job),
-                _ if writes => writes_of(job),
-                _ => reads_of(job),
-            };
-            row.figures = joined(row.figures, part);
-            if row.part == Part::Job(at) {
-                row.part = Part::EachOf(at);
-            }
-        }
+        join_last(case, job, writes);
         return Ok(());
     }
     let count = if grouped { numjobs } else { 1 };
@@ -157,6 +138,36 @@ fn add(
         case.rows.push(place(&name, Part::Job(at), of_group(figures)));
     }
     Ok(())
+}
+
+/// Options of [global] and of a job, of which the job's count.
+fn options_of(global: Option<&Map<String, Value>>, own: &Map<String, Value>) -> FioOptions {
+    let mut all = FioOptions::new();
+    for (key, value) in global.into_iter().flatten().chain(own) {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        all.retain(|(other, _)| other != key);
+        all.push((key.clone(), value));
+    }
+    all
+}
+
+/// One more process of the last job.
+fn join_last(case: &mut Case, job: &Value, writes: bool) {
+    let at = case.jobs.len() - 1;
+    case.jobs[at].numjobs += 1;
+    let rows = case.rows.iter_mut().filter(|row| job_of(row.part) == Some(at));
+    for row in rows {
+        let part = match row.part {
+            Part::Writes(_) => writes_of(job),
+            Part::Reads(_) => reads_of(job),
+            _ if writes => writes_of(job),
+            _ => reads_of(job),
+        };
+        row.figures = joined(row.figures, part);
+        if row.part == Part::Job(at) {
+            row.part = Part::EachOf(at);
+        }
+    }
 }
 
 fn job_of(part: Part) -> Option<usize> {

@@ -7,11 +7,15 @@ use serde_json::Value;
 use super::{Config, Server, agreed, eventually, read_request};
 use crate::common::{command, ok, refused};
 
+fn first_disk(config: &Config) -> Value {
+    config.json(&["stats"])["disks"][0].clone()
+}
+
 #[test]
-fn each_order_changes_a_running_server_or_says_why_not() {
+fn each_order_changes_a_running_server() {
     let config = Config::new();
     let server = config.start();
-    let stats = || config.json(&["stats"])["disks"][0].clone();
+    let stats = || first_disk(&config);
     for (order, part, value) in [
         (&["set", "weight", "a", "700"][..], "/exports/0/weight", Value::from(700)),
         (&["set-weight", "a", "600"], "/exports/0/weight", 600.into()),
@@ -60,6 +64,19 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     let snapshot = config.json(&["snapshot", "a"]);
     assert_eq!((&snapshot["count"], &snapshot["export"]), (&1.into(), &"a".into()));
     assert!(config.ctl(&["snapshot", "a"]).starts_with("a: 1 requests\n"));
+    server.signal("TERM");
+    drop(client);
+    assert_eq!(server.ended().0, Some(0));
+    refused(&["ctl", "--control", &config.control, "list"], &["no server answers on this socket"]);
+}
+
+#[test]
+fn an_order_that_is_refused_says_why_and_changes_nothing() {
+    let config = Config::new();
+    let server = config.start();
+    config.ctl(&["set", "scheduler", "mq-deadline"]);
+    let weights = || [0, 1].map(|at| first_disk(&config)["exports"][at]["weight"].clone());
+    let before = weights();
     for (order, reason) in [
         (&["set", "weight", "a", "0"][..], "expected 1 to 10000"),
         (&["set", "a", "weight=0"], "expected 1 to 10000"),
@@ -96,7 +113,17 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     ] {
         refused(&[&["ctl", "--control", &config.control], order].concat(), &[reason]);
     }
-    assert_eq!(stats()["exports"][0]["weight"], 500, "what is refused changes nothing");
+    assert_eq!(weights(), before);
+    refused(&["ctl", "list"], &["--control SOCKET"]);
+    server.signal("TERM");
+    assert_eq!(server.ended().0, Some(0));
+}
+
+#[test]
+fn an_export_with_a_client_is_drained_taken_back_and_removed() {
+    let config = Config::new();
+    let server = config.start();
+    let _client = agreed(&config.socket());
     let drain = command().args(["ctl", "--control", &config.control, "drain", "a", "--timeout", "0"]).output().unwrap();
     assert_eq!(drain.status.code(), Some(1), "a client is still there");
     assert_eq!(
@@ -114,11 +141,9 @@ fn each_order_changes_a_running_server_or_says_why_not() {
     assert_eq!(drain.status.code(), Some(1));
     refused(&["ctl", "--control", &config.control, "remove", "a"], &["there is no export `a`"]);
     config.ctl(&["remove", "a", "--hard"]);
-    eventually("its client is gone", || stats()["exports"].as_array().unwrap().len() == 1);
+    eventually("its client is gone", || first_disk(&config)["exports"].as_array().unwrap().len() == 1);
     server.signal("TERM");
     assert_eq!(server.ended().0, Some(0));
-    refused(&["ctl", "--control", &config.control, "list"], &["no server answers on this socket"]);
-    refused(&["ctl", "list"], &["--control SOCKET"]);
 }
 
 #[test]

@@ -72,12 +72,10 @@ pub fn record(
         controllers: controllers.names(),
         ..Summary::default()
     };
-    if lost > 0 {
-        notes.push(format!(
-            "{lost} events were lost: more than {} KiB of buffer for each CPU are needed",
-            options.buffer_kb
-        ));
-    }
+    notes.extend((lost > 0).then(|| {
+        let kb = options.buffer_kb;
+        format!("{lost} events were lost: more than {kb} KiB of buffer for each CPU are needed")
+    }));
     if options.dispatch {
         if let Some(groups) = &mut groups {
             groups.leave_to_probes(probed);

@@ -123,18 +123,11 @@ pub fn run(
     let mut notes = std::mem::take(&mut outcome.notes);
     let method = (completion != CompletionMode::Interrupt).then(|| described(completion, support, options.sqpoll));
     notes.extend(load.notes.into_iter().chain(note).chain(method));
-    Ok(DriveRun {
-        skipped,
-        cancelled: outcome.cancelled,
-        failure: outcome.failure.take(),
-        failures: std::mem::take(&mut outcome.failures),
-        verified,
-        notes,
-        result: RunResult {
-            same_load: prepared.is_recorded(),
-            ..result(target, choice, completion, replicate, seed, outcome, applications)
-        },
-    })
+    let (cancelled, failure) = (outcome.cancelled, outcome.failure.take());
+    let failures = std::mem::take(&mut outcome.failures);
+    let result = result(target, choice, completion, replicate, seed, outcome, applications);
+    let result = RunResult { same_load: prepared.is_recorded(), ..result };
+    Ok(DriveRun { skipped, cancelled, failure, failures, verified, notes, result })
 }
 
 fn recorder(s: &Scenario, tenants: &[TenantSpec], tasks: &[TaskSpec]) -> Recorder {
