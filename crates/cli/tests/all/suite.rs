@@ -99,7 +99,7 @@ fn a_result_can_be_gone_on_with() {
         assert_eq!(seeds(&found)[0], 4242);
         assert_eq!(seeds(&found)[1..], seeds(&whole)[1..]);
     }
-    refused(&quick(&["noisy-neighbour", "player"], &["--resume", json]), &["another scenario"]);
+    refused(&quick(&["noisy-neighbour", "nvme-random"], &["--resume", json]), &["another scenario"]);
     refused(&quick(&["noisy-neighbour"], &["--resume", json]), &["another scenario"]);
     ok(&quick(&["database"], &["--json", json]));
     let elsewhere =
