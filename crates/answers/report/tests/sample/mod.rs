@@ -1,6 +1,9 @@
 //! Results of made-up runs, for tests: two devices, four tenants, and schedulers whose figures differ
 //! by known factors. No simulator is needed, so that a report can be tested by itself.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use dumbwaiter_advise::completion::Methods;
 use dumbwaiter_advise::{Advice, Confidence, Document};
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
@@ -45,14 +48,19 @@ impl Draw {
     }
 }
 
+/// The runs so far: tests share them, for each takes a moment to make.
+static MADE: Mutex<BTreeMap<(&str, usize, u32), RunResult>> = Mutex::new(BTreeMap::new());
+
 /// Runs of the first `schedulers` on both devices, `replicates` of each.
 #[allow(unreachable_pub)] // Included by unit tests too.
 pub fn runs(schedulers: usize, replicates: u32) -> Vec<RunResult> {
     let mut runs = Vec::new();
+    let mut made = MADE.lock().unwrap();
     for (device, gap_us, typical_us) in [("hdd:st1000dm003", 4_000, 38_000), ("ssd:px-256m5s", 100, 900)] {
         for (index, scheduler) in SCHEDULERS.iter().take(schedulers).enumerate() {
             for replicate in 0..replicates {
-                runs.push(run(device, (gap_us, typical_us), index, *scheduler, replicate));
+                let make = || run(device, (gap_us, typical_us), index, *scheduler, replicate);
+                runs.push(made.entry((device, index, replicate)).or_insert_with(make).clone());
             }
         }
     }
