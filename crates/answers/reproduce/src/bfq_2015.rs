@@ -360,25 +360,40 @@ fn start_ups_on_ssd(out: &mut FigureResult, kind: &str, greedy: bool, effort: &E
     Ok(())
 }
 
-fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
-    let task = |name: &str, settings: &str| format!("[[task]]\nname = \"{name}\"\nstage = 1\n{settings}\n");
-    // Later than the background, so that it is not of its burst.
-    let film = task("film", "app = \"player\"\nstart = \"10s\"");
+fn task(name: &str, settings: &str) -> String {
+    format!("[[task]]\nname = \"{name}\"\nstage = 1\n{settings}\n")
+}
+
+/// A film that begins later than the background, so that it is not of its burst.
+fn film(runtime_s: u32) -> String {
+    task("film", &format!("app = \"player\"\nstart = \"10s\"\nruntime = \"{runtime_s}s\""))
+}
+
+/// A film and its interference beside a background.
+pub(crate) fn film_beside(load: &str) -> String {
     let interference = task("interference", "app = \"player-interference\"");
-    let beside = |load: &&str| machine(10, 40, &format!("{film}{interference}{}", background(load, false)));
-    let mut texts: Vec<String> = LOADS.iter().map(beside).collect();
-    texts.push(machine(2, 60, &(film + "runtime = \"50s\"\n")));
+    machine(10, 40, &format!("{}{interference}{}", film(40), background(load, false)))
+}
+
+fn of_player(run: &RunResult, of: fn(&PlayerStats) -> f64) -> f64 {
+    run.applications.iter().find_map(|a| a.player.as_ref()).map_or(f64::NAN, of)
+}
+
+/// Part of the frames that the player drops, %; the median of the runs.
+pub(crate) fn dropped_percent(runs: &Runs) -> f64 {
+    runs.median(|run| of_player(run, |p| p.drop_percent))
+}
+
+fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let mut texts: Vec<String> = LOADS.iter().map(|load| film_beside(load)).collect();
+    texts.push(machine(2, 60, &film(50)));
     texts.push(machine(2, 60, &task("greedy", "rw = \"read\"\nbs = \"128k\"\nioengine = \"psync\"")));
     let all = grid(&texts, HDD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
-    let of_player = |run: &RunResult, of: fn(&PlayerStats) -> f64| {
-        run.applications.iter().find_map(|a| a.player.as_ref()).map_or(f64::NAN, of)
-    };
-    let drops = |run: &RunResult| of_player(run, |p| p.drop_percent);
     for (load, runs) in LOADS.iter().zip(&all) {
-        let bfq = runs[BFQ].median(drops);
+        let bfq = dropped_percent(&runs[BFQ]);
         for (s, (name, _)) in SCHEDULERS.iter().enumerate() {
-            let dropped = runs[s].median(drops);
+            let dropped = dropped_percent(&runs[s]);
             let row = |metric: &str| row("player", metric, format!("{load}, {name}"), dropped, "%");
             out.rows.push(match name.starts_with("bfq") {
                 true => row("frames dropped"),
