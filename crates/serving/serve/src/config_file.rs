@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::byte_size::Bytes;
-use crate::settings::{ServeSettings, TargetSettings, TlsSettings};
+use crate::settings::{ServeSettings, TargetSettings};
+use crate::tls_settings::TlsSettings;
 
 /// An address with a port.
 struct Address(SocketAddr);

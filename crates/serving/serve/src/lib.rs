@@ -65,6 +65,7 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "tls_absent.rs"]
 mod tls;
+mod tls_settings;
 mod top;
 mod ublk;
 mod unix_socket;
@@ -86,6 +87,7 @@ pub use open_target::null_bytes;
 pub use order::Order;
 pub use question::{DiskStats, Explanation, ExportStats, HistogramStats, Limit};
 pub use server::Server;
-pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
+pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings};
 pub use shares::Shortfall;
+pub use tls_settings::TlsSettings;
 pub use top::{Activity, DiskView, TenantView, Top, TopView};

@@ -10,6 +10,7 @@ use crate::Error;
 use crate::access::Access;
 use crate::byte_size::{bytes, bytes_if};
 pub use crate::device_depth::DeviceDepth;
+use crate::tls_settings::TlsSettings;
 
 /// Requests in the device, unless something else is said.
 pub(crate) const DEVICE_DEPTH: u32 = 32;
@@ -239,41 +240,6 @@ impl TargetSettings {
             device_depth: DeviceDepth::Default,
             cache: Cache::None,
             exports: Vec::new(),
-        }
-    }
-}
-
-/// TLS of NBD connections.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TlsSettings {
-    /// Clients must use it; they may otherwise.
-    pub required: bool,
-    /// Folder of `server-cert.pem`, `server-key.pem` and, to check clients, `ca-cert.pem` and perhaps `ca-crl.pem`.
-    pub certificates: PathBuf,
-    /// Clients must show a certificate that the authority of `ca-cert.pem` has signed.
-    pub verify_peer: bool,
-}
-
-impl TlsSettings {
-    /// Reads `off`, `on` or `require`, with the folder that goes with the latter two.
-    pub fn parse(mode: &str, certificates: Option<PathBuf>, verify_peer: bool) -> Result<Option<TlsSettings>, Error> {
-        let refuse = |what: String| Err(Error::Settings(what));
-        let required = match mode {
-            "off" if certificates.is_some() || verify_peer => {
-                return refuse(
-                    "tls_certificates and tls_verify_peer have no effect without TLS; set tls to on or require".into(),
-                );
-            }
-            "off" => return Ok(None),
-            "on" => false,
-            "require" => true,
-            other => return refuse(format!("tls `{other}`: expected off, on or require")),
-        };
-        match certificates {
-            Some(certificates) => Ok(Some(TlsSettings { required, certificates, verify_peer })),
-            None => {
-                refuse(format!("tls {mode} needs tls_certificates, the folder of server-cert.pem and server-key.pem"))
-            }
         }
     }
 }

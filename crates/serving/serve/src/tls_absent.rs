@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::Error;
-use crate::settings::TlsSettings;
+use crate::tls_settings::TlsSettings;
 
 /// Never made: [`Tls::load`] refuses.
 pub(crate) enum Tls {}

@@ -10,7 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::Error;
-use crate::settings::TlsSettings;
+use crate::tls_settings::TlsSettings;
 
 /// Whom clients must have their certificates from.
 const AUTHORITIES: &str = "ca-cert.pem";

@@ -18,7 +18,7 @@ use rustls::{ServerConfig, ServerConnection};
 use self::adapter::Adapter;
 pub(crate) use self::identity::Identity;
 use crate::Error;
-use crate::settings::TlsSettings;
+use crate::tls_settings::TlsSettings;
 
 /// The server's certificates, and the connections that use them.
 pub(crate) struct Tls {
