@@ -47,7 +47,7 @@ pub(crate) fn applications(document: &Document, ranking: &Ranking) -> Vec<Applic
     };
     let tables = [
         ("Start-ups", header(&["launched", "mean s", "min s", "max s", "not started"]), starts),
-        ("Players", header(&["frames", "dropped %", "worst p99 ms", "max ms"]), players),
+        ("Players", header(&["frames", "dropped %", "worst p99 late ms", "most late ms"]), players),
     ];
     let tables = tables.into_iter().filter(|(.., rows)| !rows.is_empty());
     tables.map(|(title, header, rows)| Applications { title, header, rows }).collect()
