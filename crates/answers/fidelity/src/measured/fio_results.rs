@@ -140,7 +140,7 @@ fn add(
     Ok(())
 }
 
-/// Options of [global] and of a job, of which the job's count.
+/// Options of a job: those of [global], unless the job has its own.
 fn options_of(global: Option<&Map<String, Value>>, own: &Map<String, Value>) -> FioOptions {
     let mut all = FioOptions::new();
     for (key, value) in global.into_iter().flatten().chain(own) {

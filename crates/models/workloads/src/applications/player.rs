@@ -152,7 +152,7 @@ impl Workload for Player {
     }
 
     fn completed(&mut self, now: Nanos, _task: u16, lat: Nanos) {
-        let asked = Nanos(now.0 - lat.0);
+        let asked = Nanos(now.0.saturating_sub(lat.0));
         let own = self.asked.iter().position(|window| !window.there && window.at == asked);
         let first = self.asked.iter().position(|window| !window.there);
         if let Some(at) = own.or(first) {

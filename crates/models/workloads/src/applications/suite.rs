@@ -81,12 +81,9 @@ pub(super) fn parts(app: &App, device: u64) -> Result<Vec<Component>, BuildError
         _ => {
             // The interference of the player: a shell starts and ends, with its files cold.
             let (start, length) = app.region(device, 60.0, 1 << 30)?;
-            let pause = app.every().0.to_string() + "ns";
-            let mut spec = job(&[("rw", "randread"), ("bs", "32k"), ("ioengine", "psync"), ("thinktime_blocks", "10")]);
-            let set = spec.set("thinktime", &pause, Prefixes::Plain);
-            debug_assert!(set.is_ok(), "{pause}: {set:?}");
+            let spec = job(&[("rw", "randread"), ("bs", "32k"), ("ioengine", "psync"), ("thinktime_blocks", "10")]);
             let (offset, size) = (Extent::Bytes(start), Some(Extent::Bytes(length)));
-            let spec = JobSpec { offset, size, norandommap: true, ..spec };
+            let spec = JobSpec { offset, size, norandommap: true, thinktime: app.every(), ..spec };
             return Ok(vec![Component::Job { name: "reader", count: 1, job: Box::new(spec) }]);
         }
     };

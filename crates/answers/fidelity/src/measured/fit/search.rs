@@ -254,3 +254,56 @@ pub(super) fn error(rows: &[MeasuredAgainst], with_cpu: bool) -> f64 {
     });
     if n == 0 { ERROR_MAX } else { sum / f64::from(n) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::answer::Compared;
+    use crate::measured::case::Clipped;
+    use crate::measured::kind::LoadKind;
+
+    fn row(cpu_ratio: f64) -> MeasuredAgainst {
+        MeasuredAgainst {
+            figure: String::new(),
+            condition: String::new(),
+            scheduler: "none".into(),
+            role: String::new(),
+            total: false,
+            load: LoadKind::ALL[0],
+            devices: 1,
+            device: None,
+            class: None,
+            file: String::new(),
+            line: 1,
+            figures: Compared { cpu_ratio: Some(cpu_ratio), ..Compared::default() },
+            clipped: Clipped::default(),
+            seconds: None,
+            note: None,
+            reason: None,
+        }
+    }
+
+    /// What is found of one parameter, 100 in the class, where the error is `error` of its value.
+    fn found(error: impl Fn(f64) -> f64) -> Found {
+        let name = "work_percent".to_owned();
+        let parameter = Parameter { name, low: 1.0, high: 1000.0, whole: false, class: 100.0, value: 100.0 };
+        let space = Space { parameters: vec![parameter], named: true, with_cpu: true };
+        let evaluate = |values: &[Parameter]| vec![row(error(values[0].value).exp())];
+        Search::new(space, &evaluate, &Control::default()).run()
+    }
+
+    #[test]
+    fn a_valley_between_the_steps_is_found_where_ten_percent_off_is_better() {
+        let found = found(|value| if (108.0..111.0).contains(&value) { 0.2 } else { 1.0 });
+        let [parameter] = &found.parameters[..] else { panic!("undetermined: {:?}", found.undetermined) };
+        assert_eq!((parameter.value, found.error_of_class), (110.0, 1.0));
+        assert!((found.error_fitted - 0.2).abs() < 1e-9 && parameter.determined > 3.0);
+    }
+
+    #[test]
+    fn what_nothing_depends_on_stays_as_in_the_class() {
+        let found = found(|_| 0.5);
+        assert_eq!((found.parameters.len(), &found.undetermined[..]), (0, &["work_percent".to_owned()][..]));
+        assert_eq!((found.values[0].value, found.error_fitted), (100.0, 0.5));
+    }
+}
