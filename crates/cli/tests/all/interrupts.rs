@@ -29,7 +29,7 @@ fn a_result_that_nobody_takes_does_not_keep_the_program_from_ending() {
                 .open(&fifo)
                 .expect("a reader that also writes never waits")
         });
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        std::thread::sleep(std::time::Duration::from_millis(1_000));
         if opened && child.try_wait().unwrap().is_some() {
             // The result was small enough for the pipe.
             continue;

@@ -35,44 +35,46 @@ fn advised(path: &Path, dir: &Path, seconds: u64, more: &[&str], enough: impl Fn
 #[test]
 fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
     // In memory, and on a file of a disk.
-    for dir in [folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()] {
-        let Some((_disk, path)) = device(dir.path()) else { return };
-        let before = scheduler_of(&path);
-        let page = dir.path().join("survey.html");
-        // Every scheduler runs three times where it is decided; twice is what it takes.
-        let each_twice = |runs: &[Value]| {
-            let mut schedulers = before.split_whitespace().map(|s| s.trim_matches(['[', ']']));
-            schedulers.all(|s| runs.iter().filter(|r| r["scheduler"] == s && r["variant"] == "shared").count() >= 2)
-        };
-        let (advice, told) = advised(&path, dir.path(), 10, &["--html", page.to_str().unwrap()], each_twice);
-        let recommended = advice["recommended"].as_str().unwrap();
-        assert!(before.contains(recommended));
-        let keep = before.contains(&format!("[{recommended}]"));
-        assert_eq!(advice["keep"].as_bool().unwrap(), keep);
-        assert_eq!(advice["gain"].is_null(), keep, "the gain comes with its confidence: {}", advice["gain"]);
-        let rule = format!("ATTR{{queue/scheduler}}=\"{recommended}\"");
-        assert!(advice["udev_rule"].as_str().unwrap().contains(&rule));
-        assert!(
-            advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} | sudo tee /sys/block/"))
-        );
-        assert!(told.lines().take(60).all(|line| line.starts_with("  ") || line.chars().count() <= 80), "{told}");
-        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let told = words(&told);
-        assert!(told.contains(&words(advice["sentence"].as_str().unwrap())), "{told}");
-        assert!(told.contains(&words(advice["criterion"].as_str().unwrap())), "{told}");
-        assert!(
-            ["clear", "likely", "open", "no-difference", "inconclusive"]
-                .contains(&advice["confidence"].as_str().unwrap())
-        );
-        assert!(!advice["completion"]["sentence"].as_str().unwrap().is_empty());
-        let runs = advice["survey"]["runs"].as_array().unwrap();
-        assert!(runs.iter().all(|r| r["write"]["count"] == 0 && r["world"] == "real" && r["via"] == "kernel"));
-        let page = std::fs::read_to_string(&page).unwrap();
-        assert!(page.contains("survey of") && page.contains("This workload only rules schedulers out."));
-        let told = advice["survey"]["recommendation"].as_array().unwrap();
-        let shared = told.iter().find(|r| r["variant"] == "shared").unwrap();
-        assert_eq!((&shared["sentence"], &shared["scheduler"]), (&advice["sentence"], &advice["recommended"]));
-    }
+    let folders = [folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()];
+    std::thread::scope(|scope| {
+        folders.iter().for_each(|dir| drop(scope.spawn(|| is_advised_and_left_as_it_was(dir.path()))));
+    });
+}
+
+fn is_advised_and_left_as_it_was(dir: &Path) {
+    let Some((_disk, path)) = device(dir) else { return };
+    let before = scheduler_of(&path);
+    let page = dir.join("survey.html");
+    // Every scheduler runs three times where it is decided; twice is what it takes.
+    let each_twice = |runs: &[Value]| {
+        let mut schedulers = before.split_whitespace().map(|s| s.trim_matches(['[', ']']));
+        schedulers.all(|s| runs.iter().filter(|r| r["scheduler"] == s && r["variant"] == "shared").count() >= 2)
+    };
+    let (advice, told) = advised(&path, dir, 10, &["--html", page.to_str().unwrap()], each_twice);
+    let recommended = advice["recommended"].as_str().unwrap();
+    assert!(before.contains(recommended));
+    let keep = before.contains(&format!("[{recommended}]"));
+    assert_eq!(advice["keep"].as_bool().unwrap(), keep);
+    assert_eq!(advice["gain"].is_null(), keep, "the gain comes with its confidence: {}", advice["gain"]);
+    let rule = format!("ATTR{{queue/scheduler}}=\"{recommended}\"");
+    assert!(advice["udev_rule"].as_str().unwrap().contains(&rule));
+    assert!(advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} | sudo tee /sys/block/")));
+    assert!(told.lines().take(60).all(|line| line.starts_with("  ") || line.chars().count() <= 80), "{told}");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = words(&told);
+    assert!(told.contains(&words(advice["sentence"].as_str().unwrap())), "{told}");
+    assert!(told.contains(&words(advice["criterion"].as_str().unwrap())), "{told}");
+    assert!(
+        ["clear", "likely", "open", "no-difference", "inconclusive"].contains(&advice["confidence"].as_str().unwrap())
+    );
+    assert!(!advice["completion"]["sentence"].as_str().unwrap().is_empty());
+    let runs = advice["survey"]["runs"].as_array().unwrap();
+    assert!(runs.iter().all(|r| r["write"]["count"] == 0 && r["world"] == "real" && r["via"] == "kernel"));
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("survey of") && page.contains("This workload only rules schedulers out."));
+    let told = advice["survey"]["recommendation"].as_array().unwrap();
+    let shared = told.iter().find(|r| r["variant"] == "shared").unwrap();
+    assert_eq!((&shared["sentence"], &shared["scheduler"]), (&advice["sentence"], &advice["recommended"]));
 }
 
 #[test]

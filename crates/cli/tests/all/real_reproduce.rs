@@ -89,7 +89,7 @@ fn phases_run_in_our_engine_on_a_file_and_write_only_if_that_is_allowed() {
     std::fs::write(&file, &before).unwrap();
     let out = dir.path().join("out.json");
     let (target, json) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let short = ["--quick", "--replicates", "2", "--phase", "20ms", "--json", json];
+    let short = ["--quick", "--replicates", "2", "--phase", "10ms", "--json", json];
     let done = reproduce(&[&["kml-2025", "--on", target], &short[..]].concat());
     let (text, errors) = told(&done);
     assert!(done.status.success(), "{errors}");

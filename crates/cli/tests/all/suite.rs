@@ -60,7 +60,7 @@ fn suites_run_on_drives_that_are_partly_full() {
 #[test]
 fn the_suite_of_isolation_says_what_its_page_says() {
     let stacks = "none,none+io.max=25%,mq-deadline+io.prio.class,bfq";
-    let args = ["compare", "suite:isolation", "--schedulers", stacks, "-r", "1", "--duration", "500ms", "--json", "-"];
+    let args = ["compare", "suite:isolation", "--schedulers", stacks, "-r", "1", "--duration", "300ms", "--json", "-"];
     let found: Value = serde_json::from_str(&ok(&args)).unwrap();
     let rows = found["isolation"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| row["scheduler"].as_str().unwrap()).collect::<Vec<_>>().len(), 4);

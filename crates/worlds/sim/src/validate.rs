@@ -303,19 +303,18 @@ mod tests {
 
     #[test]
     fn published_latencies_with_a_host() {
-        for name in ["ull:optane-900p", "ull:optane-p4801x"] {
-            let model = dumbwaiter_devices::load(name).unwrap();
-            for target in host_expectations(&model) {
-                let value = target.measure(&model).unwrap();
-                assert!(
-                    target.met(value),
-                    "{name}, {}: {value:.2} {}, expected {} within {} %",
-                    target.measurement,
-                    target.unit,
-                    target.target,
-                    target.tolerance * 100.0
-                );
-            }
+        // `devices validate all` runs the other drive's.
+        let model = dumbwaiter_devices::load("ull:optane-900p").unwrap();
+        for target in host_expectations(&model) {
+            let value = target.measure(&model).unwrap();
+            assert!(
+                target.met(value),
+                "{}: {value:.2} {}, expected {} within {} %",
+                target.measurement,
+                target.unit,
+                target.target,
+                target.tolerance * 100.0
+            );
         }
     }
 

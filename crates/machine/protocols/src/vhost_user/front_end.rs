@@ -91,6 +91,8 @@ pub struct DriverQueue {
     number: u16,
     kick: OwnedFd,
     call: OwnedFd,
+    /// The front end's connection, as soon as the ring is started.
+    connection: Option<UnixStream>,
     available_index: u16,
     /// The available index that the device may know of.
     kicked: u16,
@@ -311,7 +313,8 @@ impl FrontEnd {
     /// Sets a ring up and starts it.
     pub fn start_ring(&mut self, number: u16) -> io::Result<()> {
         let ring = u32::from(number).to_le_bytes();
-        let queue = &self.queues[usize::from(number)];
+        let queue = &mut self.queues[usize::from(number)];
+        queue.connection = Some(self.socket.try_clone()?);
         let size = u32::from(self.options.queue_size).to_le_bytes();
         // After a crash QEMU sends the used index.
         let base = u32::from(queue.seen_used(&self.memory)).to_le_bytes();
@@ -380,6 +383,7 @@ impl DriverQueue {
             number,
             kick: eventfd(0, flags)?,
             call: eventfd(0, flags)?,
+            connection: None,
             available_index: 0,
             kicked: 0,
             used_index: 0,
@@ -543,21 +547,34 @@ impl DriverQueue {
         }
     }
 
-    /// Sleeps until the device gives something back, which may be there already.
+    /// Sleeps until the device gives something back, which may be there already. A back end that is gone is an error at once.
     pub fn wait(&mut self, memory: &Memory, patience: Duration) -> io::Result<()> {
         if self.arm(memory) {
             return Ok(());
         }
         let time = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
-        let mut call = [PollFd::new(&self.call, PollFlags::IN)];
-        match poll(&mut call, Some(&time)) {
+        let connection = self.connection.as_ref().map_or(self.call.as_fd(), |connection| connection.as_fd());
+        // Of the connection only its end is asked for, which is always told.
+        let mut ready =
+            [PollFd::new(&self.call, PollFlags::IN), PollFd::from_borrowed_fd(connection, PollFlags::empty())];
+        match poll(&mut ready, Some(&time)) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Err(rustix::io::Errno::INTR) | Ok(_) => {}
             Err(e) => return Err(e.into()),
+        }
+        if ready[0].revents().is_empty() && ready[1].revents().contains(PollFlags::HUP) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut count = [0; 8];
         // It may have been emptied before.
         let _ = rustix::io::read(&self.call, &mut count);
         Ok(())
+    }
+
+    /// Has the back end closed the connection? For those that poll the ring and never [`wait`](Self::wait).
+    pub fn is_cut_off(&self) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        let mut ready = [PollFd::new(connection, PollFlags::empty())];
+        matches!(poll(&mut ready, Some(&Timespec::default())), Ok(1..))
     }
 }

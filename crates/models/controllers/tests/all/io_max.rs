@@ -129,13 +129,13 @@ fn none_is_lost_whatever_changes_under_way() {
         [Job::of(Op::Write, 512, 8), Job::of(Op::Read, 4, 8), Job::of(Op::Read, 64, 3), Job::of(Op::Write, 4, 20)];
     for release in BOTH {
         let mut world = before_device(release, &[None, Some(0), Some(1), None]);
-        for round in 0..60_i128 {
+        for round in 0..40_i128 {
             let names = ["rbps", "wbps", "riops", "wiops"];
             let value = [1 << 18, 1 << 20, 20, 300, i128::from(u64::MAX)][round as usize % 5];
             if world.layer.controller(NAME).is_some() {
                 world.limit(round as u32 % 4, names[round as usize % 4], (value + round).min(u64::MAX.into()));
             }
-            world.run(&jobs, Nanos::from_ms(370));
+            world.run(&jobs, Nanos::from_ms(230));
             let parent = |tenant: u32| Tenant { parent: Some(TenantId(tenant)), ..Tenant::default() };
             let now = world.now;
             match round % 8 {

@@ -399,6 +399,34 @@ fn exports_that_are_added_and_removed_bring_and_take_their_sockets() {
 }
 
 #[test]
+fn a_machine_whose_disk_is_taken_away_learns_it_at_once() {
+    let running = Running::with("emulate:null:0us?latency_ns=200000&depth=4", &["a:size=1M"], |settings| {
+        settings.vhost_user.clone_from(&settings.unix);
+        settings.control = settings.unix.as_ref().map(|folder| folder.join("control"));
+    });
+    let control = running.folder.path().join("control");
+    for poll in [false, true] {
+        let export = ExportSettings::parse("b:offset=1M,size=1M").unwrap();
+        send_order(&control, &Order::Add { export, disk: 0 }).unwrap();
+        let endpoint = Endpoint::Vhost { socket: socket(&running, "b"), poll };
+        let load = ClosedLoop { endpoint, writes: false, sequential: false, block_bytes: 4096, depth: 8, seed: 1 };
+        let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let (load, done) = (&load, &done);
+            let machine = scope.spawn(|| load.run(&stop, done));
+            eventually("it is served", || done.load(Ordering::Relaxed) > 100);
+            let removed = Instant::now();
+            send_order(&control, &Order::Remove { export: "b".into(), hard: true }).unwrap();
+            let error = machine.join().unwrap().unwrap_err().to_string();
+            assert!(error.contains("b.vhost"), "{error}");
+            // Not after the half minute for which a silent device is waited for.
+            assert!(removed.elapsed() < Duration::from_secs(15), "{:?}", removed.elapsed());
+        });
+    }
+    assert!(running.end());
+}
+
+#[test]
 fn machines_and_nbd_clients_share_by_weight() {
     // As in `shares`: 2,000 IOPS, far below what any machine serves.
     let exports = ["one:weight=100,size=1G", "three:weight=300,offset=1G,size=1G"];
