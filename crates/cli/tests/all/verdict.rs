@@ -73,6 +73,35 @@ fn the_json_has_a_verdict_for_each_device_and_says_where_it_comes_from() {
 }
 
 #[test]
+fn a_task_may_be_what_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = LOADED
+        .replace("[[tenant]]\nname = \"user\"\nfocus = true\n[[tenant.task]]\n", "[[task]]\nfocus = true\n")
+        .replace("[[tenant]]\nname = \"backup\"\n[[tenant.task]]\n", "[[task]]\n");
+    let path = dir.path().join("r.json");
+    let printed = ok(&["compare", &file(dir.path(), "tasks.toml", tasks.as_bytes()), "--json", path.to_str().unwrap()]);
+    assert!(printed.contains("reads p99"), "{printed}");
+    let result = json(&path);
+    let run = &result["runs"][0];
+    assert_eq!((run["tenants"].as_array().unwrap().len(), &run["focus_tasks"]["names"][0]), (1, &"reads".into()));
+    let front = &result["verdict"]["ssd:850pro-256"]["frontier"][0];
+    let of = |run: &&Value| run["scheduler"] == front["scheduler"];
+    let n: Vec<u64> = result["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(of)
+        .map(|run| run["focus_tasks"]["latency_us"]["samples"].as_u64().unwrap())
+        .collect();
+    assert!(
+        n.contains(&front["focus_requests"].as_u64().unwrap_or(front["focus_requests"].as_f64().unwrap() as u64)),
+        "{n:?} {front}"
+    );
+    // What was written is read again.
+    assert!(ok(&["report", path.to_str().unwrap()]).contains("reads p99"));
+}
+
+#[test]
 fn the_first_screen_fits_80_columns() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = file(dir.path(), "loaded.toml", LOADED.as_bytes());

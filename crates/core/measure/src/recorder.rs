@@ -14,7 +14,7 @@ use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Latencies, Moments};
 use crate::tenants::{TaskSpec, TenantSpec};
 use crate::{Completed, Unfinished};
-use dumbwaiter_block::{Nanos, Op, TenantId};
+use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
 /// The first tasks, which have a histogram each; the others have sums only.
 const TASKS_WITH_HISTOGRAM_MAX: usize = 64;
@@ -47,6 +47,8 @@ pub struct Recorder {
     other: FineTally,
     tenants: Vec<CoarseTally>,
     tasks: Vec<TaskTally>,
+    /// Of the tasks of the focus together, where there are such.
+    focus: Option<Box<CoarseTally>>,
     /// Of the first tasks.
     task_latencies: Vec<Latencies<{ Coarse::BITS }>>,
     queue: Latencies<{ Coarse::BITS }>,
@@ -58,6 +60,11 @@ pub struct Recorder {
     unfinished: Vec<Unfinished>,
     /// Weight changes during the run: time, tenant, new weight.
     weights: Vec<(Nanos, usize, u32)>,
+}
+
+/// Is this task's latency one that decides?
+fn is_focus(specs: &[TaskSpec], task: TaskId) -> bool {
+    specs.get(task.0 as usize).is_some_and(|spec| spec.focus.is_some())
 }
 
 /// Sums of each task, whatever the number of tasks.
@@ -89,6 +96,7 @@ impl Recorder {
             other: FineTally::new(),
             tenants: tenant_specs.iter().map(|_| CoarseTally::new()).collect(),
             tasks: vec![TaskTally::default(); config.tasks.len()],
+            focus: config.tasks.iter().any(|task| task.focus.is_some()).then(|| Box::new(CoarseTally::new())),
             task_latencies: (0..histograms).map(|_| Latencies::new()).collect(),
             queue: Latencies::new(),
             device: Latencies::new(),
@@ -138,6 +146,10 @@ impl Recorder {
             tally.count += 1;
             tally.bytes += bytes;
         }
+        let mut of_focus = self.focus.as_deref_mut().filter(|_| is_focus(&self.task_specs, done.task));
+        if let Some(tally) = &mut of_focus {
+            tally.finished(bytes);
+        }
         if done.submit < self.warmup {
             self.timeline.record(done.submit, done.complete, done.tenant, bytes, None);
             self.maps.record(done.complete, None, sector);
@@ -149,6 +161,10 @@ impl Recorder {
         of_tenant.latencies.add(ns, coarse);
         of_op.parts.add(done, parts);
         of_tenant.parts.add(done, parts);
+        if let Some(tally) = of_focus {
+            tally.latencies.add(ns, coarse);
+            tally.parts.add(done, parts);
+        }
         if let Some(tally) = self.tasks.get_mut(task) {
             tally.latencies.add(ns);
             if let Some(latencies) = self.task_latencies.get_mut(task) {

@@ -164,6 +164,23 @@ pub struct TaskStats {
     pub latency_us: Latency,
 }
 
+/// The tasks that the scenario marks as the focus, together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FocusTasks {
+    /// Their names, without the numbers of instances.
+    pub names: Vec<String>,
+    /// Requests that finished in the measured time.
+    pub count: u64,
+    /// Requests per second.
+    pub iops: f64,
+    /// Data moved, MB/s.
+    pub mb_per_s: f64,
+    /// Where the time goes; `null` without a request.
+    pub time_parts_us: Option<TimeParts>,
+    /// Submission to completion.
+    pub latency_us: Latency,
+}
+
 /// Fairness of the run. NaN (`null`) with fewer than two tenants that submitted I/O.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fairness {
@@ -505,6 +522,9 @@ pub struct RunResult {
     /// Latencies of the tenants that the scenario marks as the focus, together; left out where it marks fewer than two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus_latency_us: Option<Latency>,
+    /// The tasks that the scenario marks as the focus; left out where it marks none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus_tasks: Option<FocusTasks>,
     /// Reads.
     pub read: OpStats,
     /// Writes that carry data.

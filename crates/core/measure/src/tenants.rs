@@ -22,4 +22,6 @@ pub struct TaskSpec {
     pub name: String,
     /// The tenant it belongs to.
     pub tenant: TenantId,
+    /// The name, without the number of the instance, of a task whose latency decides; recommendations look at it. `None` for others.
+    pub focus: Option<String>,
 }

@@ -87,6 +87,7 @@ impl Scenario {
                         start: task.start,
                         stop: task.stop,
                         deadline: task.deadline,
+                        focus: task.focus,
                         changes: task.changes.clone(),
                         work: job.work,
                     });

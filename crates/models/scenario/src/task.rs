@@ -33,6 +33,8 @@ pub struct Task {
     pub stop: Option<Nanos>,
     /// An I/O whose predicted wait is longer is refused; `None` for the tenant's deadline.
     pub deadline: Option<Nanos>,
+    /// Whether its latency is the one that decides: recommendations look at it.
+    pub focus: bool,
     /// Scheduled changes of priority and tenant.
     pub changes: Vec<TaskChange>,
     /// Its work.
@@ -112,6 +114,7 @@ impl Task {
             start: Nanos::ZERO,
             stop: None,
             deadline: None,
+            focus: false,
             changes: Vec::new(),
             work,
         }
@@ -133,7 +136,7 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "name",
     "count",
     "ioprio",
@@ -142,6 +145,7 @@ const KEYS: [&str; 23] = [
     "start",
     "stop",
     "deadline",
+    "focus",
     "change",
     "app",
     "tenant",
@@ -191,6 +195,9 @@ impl Serialize for Task {
         }
         if let Some(deadline) = self.deadline {
             map.serialize_entry("deadline", &units::format_time(deadline))?;
+        }
+        if self.focus {
+            map.serialize_entry("focus", &true)?;
         }
         match &self.work {
             Work::Job(job) => {
@@ -471,7 +478,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let same = |text: String| Ok::<_, String>(text);
     let mut keys = WorkKeys::default();
     let (mut name, mut tenant): (Option<String>, Option<String>) = (None, None);
-    let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
+    let (mut count, mut ioprio, mut cpu, mut stage, mut focus) = (1, None, Vec::new(), 0, false);
     let (mut start, mut stop, mut deadline, mut changes) = (Nanos::ZERO, None, None, Vec::new());
     while let Some(key) = map.next_key_seed(Key)? {
         match key.as_str() {
@@ -484,6 +491,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "start" => start = map.next_value_seed(Text(time))?,
             "stop" => stop = Some(map.next_value_seed(Text(time))?),
             "deadline" => deadline = Some(map.next_value_seed(Text(time))?),
+            "focus" => focus = map.next_value_seed(Text(truth))?,
             "change" => changes = map.next_value()?,
             "app" => keys.app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
             "trace" => keys.trace = Some(map.next_value_seed(Text(same))?),
@@ -495,5 +503,5 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let of = name.as_deref().map_or_else(String::new, |name| format!(" of task {name:?}"));
     let work = keys.work(&of).map_err(A::Error::custom)?;
     let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
-    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, deadline, changes, work }, tenant })
+    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, deadline, focus, changes, work }, tenant })
 }

@@ -182,6 +182,11 @@ impl Scenario {
         let mut stacks = self.schedulers.iter().map(|scheduler| scheduler.controls).chain([self.kernel.controls]);
         let io_cost = stacks.any(|controls| controls.io_cost.is_some_and(|settings| settings.enabled));
         twice("tenants", self.tenants.iter().map(|t| t.name.clone()))?;
+        let of_focus = (self.tenants.iter().find(|t| t.focus), self.tasks().find(|(_, task)| task.focus));
+        if let (Some(tenant), Some((_, task))) = of_focus {
+            let reason = format!("focus = true, and task {:?} too; mark either tenants or tasks", task.name);
+            return Err(Error::invalid(format!("tenant {:?}", tenant.name), reason));
+        }
         for tenant in &self.tenants {
             let place = format!("tenant {:?}", tenant.name);
             let fail = |reason: String| Err(Error::invalid(place.clone(), reason));

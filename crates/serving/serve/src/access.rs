@@ -1,8 +1,13 @@
 //! Who may open which export.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use crate::tls::Identity;
+
+/// What the kernel has room for in the address of a Unix socket.
+const MAX_SOCKET_PATH: usize = 107;
 
 /// Who may open an export. With no rule everybody may who reaches the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,6 +19,9 @@ pub struct Access {
     pub groups: Vec<u32>,
     /// Names (DNS) in certificates of TLS clients that may.
     pub certificates: Vec<String>,
+    /// A Unix socket that only this export and others that name it have: it is at no other address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
     /// It is in no list: only who knows its name may.
     pub hidden: bool,
 }
@@ -25,10 +33,12 @@ pub(crate) struct Peer {
     pub(crate) credentials: Option<(u32, u32)>,
     /// Its certificate.
     pub(crate) identity: Option<Identity>,
+    /// The socket of exports by which it came, if it is one.
+    pub(crate) socket: Option<PathBuf>,
 }
 
 impl Access {
-    /// Does anything but its name restrict who may open it?
+    /// Does anything but its name and its socket restrict who may open it?
     pub(crate) fn is_restricted(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty() || !self.certificates.is_empty()
     }
@@ -37,14 +47,27 @@ impl Access {
     pub(crate) fn allows(&self, peer: &Peer) -> bool {
         let by_process = |(user, group): (u32, u32)| self.users.contains(&user) || self.groups.contains(&group);
         let by_name = |identity: &Identity| self.certificates.iter().any(|name| identity.has(name));
-        !self.is_restricted() || peer.credentials.is_some_and(by_process) || peer.identity.as_ref().is_some_and(by_name)
+        let at_its_address = self.socket == peer.socket;
+        let is_named = || peer.credentials.is_some_and(by_process) || peer.identity.as_ref().is_some_and(by_name);
+        at_its_address && (!self.is_restricted() || is_named())
     }
 
-    /// Checks names of certificates.
+    /// Checks names of certificates, and the path of a socket.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(path) = self.socket.as_ref().filter(|path| !is_socket_path(path)) {
+            let path = path.display().to_string();
+            return Err(format!(
+                "socket {path:?}: expected the absolute path of a Unix socket, at most {MAX_SOCKET_PATH} bytes"
+            ));
+        }
         let wrong = self.certificates.iter().find(|name| !is_name(name));
         wrong.map_or(Ok(()), |name| Err(format!("certificates `{name}`: expected a DNS name such as vm1.example")))
     }
+}
+
+fn is_socket_path(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    path.is_absolute() && bytes.len() <= MAX_SOCKET_PATH && !bytes.iter().any(u8::is_ascii_control)
 }
 
 fn is_name(name: &str) -> bool {
@@ -71,9 +94,22 @@ mod tests {
             (Some((0, 0)), false),
             (Some((7, 1000)), false),
         ] {
-            let peer = Peer { credentials, identity: None };
+            let peer = Peer { credentials, ..Peer::default() };
             assert!(open.allows(&peer));
             assert_eq!(closed.allows(&peer), may, "{credentials:?}");
+        }
+        // A socket of its own is a second condition, and a client of one finds nothing else.
+        let own = |path: &str| Some(PathBuf::from(path));
+        let apart = Access { socket: own("/run/a"), ..closed.clone() };
+        for (socket, user, may) in
+            [(own("/run/a"), 1000, true), (own("/run/a"), 1, false), (own("/run/b"), 1000, false), (None, 1000, false)]
+        {
+            let peer = Peer { credentials: Some((user, 1)), socket, ..Peer::default() };
+            assert_eq!(apart.allows(&peer), may, "{peer:?}");
+            assert_eq!(open.allows(&peer), peer.socket.is_none());
+        }
+        for (path, right) in [("/run/a.sock", true), ("a.sock", false), ("", false), ("/run/a\nb", false)] {
+            assert_eq!(Access { socket: own(path), ..Access::default() }.check().is_ok(), right, "{path:?}");
         }
         let hidden = Access { hidden: true, ..Access::default() };
         assert!(hidden.allows(&Peer::default()) && !hidden.is_restricted());

@@ -7,7 +7,7 @@ use crate::settings::ExportSettings;
 
 /// Keys that are understood, for people.
 const KEYS: &str = "weight, offset, size, block_size, readonly, limit_iops, limit_bytes, burst_iops, burst_bytes, reservation, \
-     over_commit, ublk, shared, users, groups, certificates, hidden, description";
+     over_commit, ublk, shared, users, groups, certificates, socket, hidden, description";
 
 impl ExportSettings {
     /// Reads `NAME`, `NAME:weight=400,offset=0,size=20G`, or `name=NAME,weight=400`.
@@ -86,6 +86,7 @@ fn set(export: &mut ExportSettings, pair: &str) -> Result<(), String> {
         "users" => export.access.users = list(key, value)?,
         "groups" => export.access.groups = list(key, value)?,
         "certificates" => export.access.certificates = list(key, value)?,
+        "socket" => export.access.socket = (value != "none").then(|| value.into()),
         "hidden" => export.access.hidden = flag()?,
         "description" => value.clone_into(&mut export.description),
         other => return Err(format!("unknown key `{other}`; expected one of {KEYS}")),
@@ -127,6 +128,7 @@ mod tests {
             ("a:limit_iops=10,reservation=20", "more than its limit of 10"),
             ("a:users=root", "expected numbers of users"),
             ("a:certificates=*.example", "expected a DNS name"),
+            ("a:socket=a.sock", "the absolute path of a Unix socket"),
             ("a:burst_iops=10", "give limit_iops too"),
             ("a:limit_bytes=1M,burst_bytes=0", "burst_bytes 0: expected at least 1"),
         ] {

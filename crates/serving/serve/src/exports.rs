@@ -39,7 +39,7 @@ impl Shard {
             block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
         };
         let access = (*settings.access).clone();
-        self.common.directory.put(&settings.name, Entry { description, access, shard: self.number, tenant });
+        self.common.directory.put(&settings.name, Entry { description, access, shard: self.number, tenant })?;
         self.open_socket(tenant)
     }
 

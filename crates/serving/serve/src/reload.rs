@@ -234,7 +234,11 @@ impl Shard {
             settings.access = new.access.clone();
         })?;
         if (&settings.description, &settings.access) != (&new.description, &new.access) {
-            self.publish(index)?;
+            self.publish(index).or_else(|error| {
+                // A socket that cannot be opened; what was published stays.
+                self.change(&new.name, |own| (own.access, own.description) = (settings.access, settings.description))?;
+                Err(error)
+            })?;
         }
         Ok(())
     }

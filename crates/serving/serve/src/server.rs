@@ -63,7 +63,7 @@ impl Server {
         let (listeners, uris) = listen(&settings, &mut sockets)?;
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
         let common = Arc::new(Common {
-            directory: Directory::default(),
+            directory: Directory::watched()?,
             connections: AtomicU32::new(0),
             tls,
             failed_negotiations: AtomicU64::new(0),
@@ -130,7 +130,9 @@ impl Server {
             .vhost_user
             .iter()
             .flat_map(|folder| exports.clone().map(move |export| vhost_user::socket_path(folder, &export.name)));
-        for path in self.sockets.iter().cloned().chain(settings.control.clone()).chain(machines) {
+        let own = self.common.directory.sockets();
+        let own = own.iter().map(|socket| socket.path.clone());
+        for path in self.sockets.iter().cloned().chain(settings.control.clone()).chain(machines).chain(own) {
             user.own(&path).map_err(Error::io(path.display().to_string()))?;
         }
         user.assume().map_err(failed)
@@ -268,6 +270,7 @@ impl Server {
     fn stop_front(&mut self) -> Result<(), Error> {
         self.stopping.store(true, Ordering::Release);
         let _ = rustix::io::write(self.stop.as_fd(), &[1]);
+        self.common.directory.close_sockets();
         for socket in self.sockets.drain(..) {
             // It may have been removed.
             let _ = dumbwaiter_text::remove(&socket);
@@ -301,8 +304,9 @@ fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
 fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<Listener>, Vec<String>), Error> {
     let (mut listeners, mut uris) = (Vec::new(), Vec::new());
     let scheme = if settings.tls.as_ref().is_some_and(|tls| tls.required) { "nbds" } else { "nbd" };
+    let exports = || settings.targets.iter().flat_map(|target| &target.exports);
     let names: Vec<String> =
-        settings.targets.iter().flat_map(|target| &target.exports).map(|export| percent_encode(&export.name)).collect();
+        exports().filter(|export| export.access.socket.is_none()).map(|export| percent_encode(&export.name)).collect();
     if settings.activated {
         listeners = systemd::take_sockets()?;
     }
@@ -313,11 +317,11 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         sockets.push(path.clone());
         uris.extend(names.iter().map(|name| format!("{scheme}+unix:///{name}?socket={}", path.display())));
     }
-    let devices = settings.targets.iter().flat_map(|target| &target.exports).filter_map(|export| export.ublk);
-    uris.extend(devices.map(ublk::device_path));
+    let own = exports().filter_map(|export| Some((percent_encode(&export.name), export.access.socket.as_ref()?)));
+    uris.extend(own.map(|(name, path)| format!("{scheme}+unix:///{name}?socket={}", path.display())));
+    uris.extend(exports().filter_map(|export| export.ublk).map(ublk::device_path));
     if let Some(folder) = &settings.vhost_user {
-        let exports = settings.targets.iter().flat_map(|target| &target.exports);
-        uris.extend(exports.map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
+        uris.extend(exports().map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
     }
     if let Some(address) = settings.tcp {
         let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;

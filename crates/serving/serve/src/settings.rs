@@ -349,9 +349,10 @@ impl ServeSettings {
             && self.tcp.is_none()
             && self.vhost_user.is_none()
             && !self.has_devices()
+            && !self.targets.iter().flat_map(|target| &target.exports).any(|export| export.access.socket.is_some())
         {
             return refuse(
-                "no address for clients: give --unix DIR, --tcp ADDR:PORT, --vhost-user DIR or an export with ublk=N",
+                "no address for clients: give --unix DIR, --tcp ADDR:PORT, --vhost-user DIR or an export with socket=PATH or ublk=N",
             );
         }
         if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure && !self.knows_its_clients())
@@ -399,8 +400,15 @@ impl ServeSettings {
         all().try_for_each(|export| self.check_access(export))
     }
 
-    /// Refuses an export that nobody could open.
+    /// Refuses an export that nobody could open, or whose socket is another one of the server's.
     pub(crate) fn check_access(&self, export: &ExportSettings) -> Result<(), Error> {
+        if let Some(path) = &export.access.socket {
+            let common = self.unix.as_ref().map(|folder| folder.join("nbd.sock"));
+            if [&common, &self.control].into_iter().flatten().any(|taken| taken == path) {
+                let what = format!("socket {}: the server has another use for it; choose another path", path.display());
+                return Err(Error::Export { export: export.name.clone(), what });
+            }
+        }
         if export.access.certificates.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.verify_peer) {
             return Ok(());
         }

@@ -7,6 +7,8 @@ use dumbwaiter_measure::{Latency, RunResult, TenantStats, TimeParts};
 pub enum Focus {
     /// Requests of these tenants, of several together.
     Tenants(Vec<String>),
+    /// Requests of these tasks, of several together.
+    Tasks(Vec<String>),
     /// All reads: applications usually wait for them.
     Reads,
     /// Every request.
@@ -14,7 +16,7 @@ pub enum Focus {
 }
 
 impl Focus {
-    /// Chooses the focus of runs of one device and load: the tenants that the scenario marks; else the tenant
+    /// Chooses the focus of runs of one device and load: the tenants or tasks that the scenario marks; else the tenant
     /// that uses the smallest part of its weight's share over all runs, if below one half (an interactive
     /// or starved tenant); else reads where they are at least 5 % of the requests; else all requests.
     pub fn of(runs: &[&RunResult]) -> Focus {
@@ -22,6 +24,9 @@ impl Focus {
         let marked: Vec<String> = first.tenants.iter().filter(|t| t.focus).map(|t| t.name.clone()).collect();
         if !marked.is_empty() {
             return Focus::Tenants(marked);
+        }
+        if let Some(tasks) = &first.focus_tasks {
+            return Focus::Tasks(tasks.names.clone());
         }
         // A run that moved nothing says nothing of shares.
         let moving: Vec<&RunResult> = runs.iter().copied().filter(|r| r.mb_per_s > 0.0).collect();
@@ -56,6 +61,7 @@ impl Focus {
         let (all, reads) = ((run.completed, &run.latency_us), (run.read.count, &run.read.latency_us));
         let whole = match self {
             Focus::Tenants(_) => None,
+            Focus::Tasks(_) => run.focus_tasks.as_ref().map(|tasks| (tasks.count, &tasks.latency_us)),
             Focus::Reads => Some(reads),
             Focus::All => Some(all),
         };
@@ -93,6 +99,10 @@ impl Focus {
             match self {
                 Focus::Reads => Some((run.read.time_parts_us?, run.read.latency_us.samples as f64)),
                 Focus::All => Some((run.time_parts_us?, run.latency_us.samples as f64)),
+                Focus::Tasks(_) => {
+                    let tasks = run.focus_tasks.as_ref()?;
+                    Some((tasks.time_parts_us?, tasks.latency_us.samples as f64))
+                }
                 Focus::Tenants(names) => {
                     let tenant = run.tenants.iter().find(|tenant| names.contains(&tenant.name))?;
                     Some((tenant.time_parts_us?, tenant.latency_us.samples as f64))
@@ -119,6 +129,7 @@ impl Focus {
     pub fn count(&self, run: &RunResult) -> u64 {
         match self {
             Focus::Tenants(_) => self.tenants(run).map(|t| t.count).min().unwrap_or(0),
+            Focus::Tasks(_) => run.focus_tasks.as_ref().map_or(0, |tasks| tasks.count),
             Focus::Reads => run.read.count,
             Focus::All => run.completed,
         }
@@ -127,7 +138,7 @@ impl Focus {
     /// Its name in texts: `reads`, `all requests`, `desktop`.
     pub fn name(&self) -> String {
         match self {
-            Focus::Tenants(names) => names.join(", "),
+            Focus::Tenants(names) | Focus::Tasks(names) => names.join(", "),
             Focus::Reads => "reads".to_string(),
             Focus::All => "all requests".to_string(),
         }

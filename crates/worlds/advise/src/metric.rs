@@ -239,7 +239,9 @@ impl Metric {
     /// The title of its column without the unit; empty where the unit says enough.
     pub fn heading(self, focus: &Focus) -> String {
         match focus {
-            Focus::Tenants(names) if self.row().of_focus => format!("{} {}", names.join("+"), self.row().heading),
+            Focus::Tenants(names) | Focus::Tasks(names) if self.row().of_focus => {
+                format!("{} {}", names.join("+"), self.row().heading)
+            }
             _ => self.row().heading.to_owned(),
         }
     }

@@ -1,12 +1,12 @@
 //! Turns the records of a run into its result.
 
-use super::{CpuFacts, Recorder, RunFacts};
+use super::{CpuFacts, Recorder, RunFacts, is_focus};
 use crate::Unfinished;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
 use crate::parts::{PartSums, TimeParts};
 use crate::result::{
-    Cdfs, Cpu, Energy, Fairness, Latency, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats,
-    TenantStats,
+    Cdfs, Cpu, Energy, Fairness, FocusTasks, Latency, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series,
+    TaskStats, TenantStats,
 };
 use crate::tally::{FineTally, Latencies};
 use crate::tenants::TenantSpec;
@@ -56,6 +56,7 @@ impl Recorder {
             time_parts_us: parts(&all.parts, &all.latencies.latency()),
             latency_us: all.latencies.latency(),
             focus_latency_us: self.focus_latency(),
+            focus_tasks: self.focus_tasks(rate),
             read: op_stats(&self.read, rate),
             write: op_stats(&self.write, rate),
             other: op_stats(&self.other, rate),
@@ -98,6 +99,21 @@ impl Recorder {
         (of_focus().count() > 1).then(|| all.latencies.latency())
     }
 
+    fn focus_tasks(&self, rate: impl Fn(f64) -> f64) -> Option<FocusTasks> {
+        let tally = self.focus.as_ref()?;
+        let mut names: Vec<String> = self.task_specs.iter().filter_map(|spec| spec.focus.clone()).collect();
+        names.dedup();
+        let latency_us = tally.latencies.latency();
+        Some(FocusTasks {
+            names,
+            count: tally.count,
+            iops: rate(tally.count as f64),
+            mb_per_s: rate(tally.bytes as f64 / 1e6),
+            time_parts_us: parts(&tally.parts, &latency_us),
+            latency_us,
+        })
+    }
+
     /// Adds the waits of unfinished requests to the latencies of their groups. Their tenants had I/O all the time. Where
     /// the run did not reach the measured time there is nothing to add to.
     fn take_waits(&mut self) {
@@ -109,6 +125,9 @@ impl Recorder {
                 _ => self.other.latencies.waiting(wait),
             }
             self.tenants[request.tenant.0 as usize].latencies.waiting(wait);
+            if let Some(tally) = self.focus.as_mut().filter(|_| is_focus(&self.task_specs, request.task)) {
+                tally.latencies.waiting(wait);
+            }
             if let Some(latencies) = self.task_latencies.get_mut(request.task.0 as usize) {
                 latencies.waiting(wait);
             }

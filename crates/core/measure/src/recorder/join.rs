@@ -26,6 +26,9 @@ impl Recorder {
             tally.bytes += more.bytes;
             tally.latencies.join(&more.latencies);
         }
+        if let (Some(all), Some(more)) = (&mut self.focus, &other.focus) {
+            all.join(more);
+        }
         self.task_latencies.iter_mut().zip(&other.task_latencies).for_each(|(all, more)| all.join(more));
         self.queue.join(&other.queue);
         self.device.join(&other.device);
@@ -48,7 +51,7 @@ mod tests {
 
     fn recorder() -> Recorder {
         let tenant = |i| TenantSpec { name: format!("t{i}"), weight: 100 + i, parent: None, focus: false };
-        let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i) };
+        let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i), focus: (i == 1).then(|| "t".into()) };
         Recorder::new(RecorderConfig {
             warmup: Nanos::from_ms(2),
             interval: Nanos::from_ms(1),

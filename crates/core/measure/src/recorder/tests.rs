@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn recorder(weights: &[u32], warmup: Nanos) -> Recorder {
     let tenant = |(i, w): (usize, &u32)| TenantSpec { name: format!("t{i}"), weight: *w, parent: None, focus: false };
-    let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i) };
+    let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i), focus: None };
     Recorder::new(RecorderConfig {
         warmup,
         interval: Nanos::from_ms(1),
@@ -153,7 +153,7 @@ fn a_run_without_io_has_undefined_figures() {
 
 #[test]
 fn of_many_tasks_those_that_move_most_are_listed() {
-    let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0) };
+    let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0), focus: None };
     let (tenants, tasks) = (Vec::new(), (0..1000).map(task).collect());
     let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants, tasks };
     let mut r = Recorder::new(config);

@@ -11,7 +11,7 @@ pub fn applications(
     tenants: &[TenantSpec],
 ) -> Vec<ApplicationStats> {
     let of_task = |(task, outcome): (TaskId, _)| {
-        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
+        let TaskSpec { name, tenant, .. } = &tasks[task.0 as usize];
         application(name, &tenants[tenant.0 as usize].name, outcome)
     };
     outcomes.into_iter().map(of_task).collect()

@@ -88,6 +88,20 @@ fn written_scenarios_read_back() {
 }
 
 #[test]
+fn the_focus_is_of_tenants_or_of_tasks() {
+    let text = "duration = 1\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"x\"\nfocus = true\nrw = \"read\"\n[[tenant.task]]\nname = \"y\"\nrw = \"read\"";
+    let scenario = Scenario::from_toml(text, "x").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    let marked: Vec<bool> = scenario.tasks().map(|(_, task)| task.focus).collect();
+    assert_eq!(marked, [true, false]);
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "again").unwrap(), scenario);
+    let both = text.replace("name = \"a\"", "name = \"a\"\nfocus = true");
+    let reason = Scenario::from_toml(&both, "x").unwrap().validate(&anything, &anything).unwrap_err().to_string();
+    assert!(reason.contains("mark either tenants or tasks"), "{reason}");
+    assert!(refused(&text.replace("= true", "= 2")).contains("is not true or false"));
+}
+
+#[test]
 fn tasks_of_the_root_group_are_read_written_and_checked() {
     let task = "rw = \"randread\"";
     let text = format!(

@@ -1,10 +1,15 @@
-//! The exports that clients may ask for, shared between the threads of disks and the listener.
+//! The exports that clients may ask for, and the sockets of their own, shared between the threads of disks and the listener.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dumbwaiter_protocols::nbd::{Description, Exports};
+use rustix::event::{EventfdFlags, eventfd};
 
+use super::export_socket::ExportSocket;
+use crate::Error;
 use crate::access::{Access, Peer};
 
 /// An export, and where it is served.
@@ -24,24 +29,64 @@ struct Inner {
     entries: BTreeMap<String, Entry>,
     /// Names in the order in which exports came: the empty name selects the first that a client may open.
     order: Vec<String>,
+    sockets: BTreeMap<PathBuf, Arc<ExportSocket>>,
+    /// The server ends: there are no sockets any more.
+    closed: bool,
+}
+
+impl Inner {
+    /// Opens the socket that an export names, if it is not open.
+    fn open_socket(&mut self, access: &Access) -> Result<(), Error> {
+        let Some(path) = access.socket.as_ref().filter(|path| !self.closed && !self.sockets.contains_key(*path)) else {
+            return Ok(());
+        };
+        self.sockets.insert(path.clone(), Arc::new(ExportSocket::open(path)?));
+        Ok(())
+    }
+
+    /// Closes the sockets that no export names any more.
+    fn close_unused(&mut self) {
+        let Inner { entries, sockets, .. } = self;
+        if !sockets.is_empty() {
+            let named: Vec<_> = entries.values().filter_map(|entry| entry.access.socket.as_ref()).collect();
+            let unused = sockets.extract_if(.., |path, _| !named.contains(&path));
+            unused.for_each(|(_, socket)| socket.remove());
+        }
+    }
 }
 
 /// All exports by name.
 #[derive(Default)]
-pub(crate) struct Directory(Mutex<Inner>);
+pub(crate) struct Directory {
+    inner: Mutex<Inner>,
+    /// Becomes readable when sockets come or go.
+    changed: Option<OwnedFd>,
+}
 
 impl Directory {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One whose sockets a thread waits for.
+    pub(crate) fn watched() -> Result<Directory, Error> {
+        let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let changed = changed.map_err(|e| Error::Io { what: "cannot create an event".into(), source: e.into() })?;
+        Ok(Directory { inner: Mutex::default(), changed: Some(changed) })
     }
 
-    /// Adds or changes an export.
-    pub(crate) fn put(&self, name: &str, entry: Entry) {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds or changes an export, and opens the socket that it names, or refuses all of it.
+    pub(crate) fn put(&self, name: &str, entry: Entry) -> Result<(), Error> {
         let mut inner = self.lock();
+        inner.open_socket(&entry.access)?;
         if !inner.entries.contains_key(name) {
             inner.order.push(name.to_owned());
         }
         inner.entries.insert(name.to_owned(), entry);
+        inner.close_unused();
+        drop(inner);
+        self.wake();
+        Ok(())
     }
 
     /// An export is gone.
@@ -49,6 +94,40 @@ impl Directory {
         let mut inner = self.lock();
         inner.entries.remove(name);
         inner.order.retain(|other| other != name);
+        inner.close_unused();
+        drop(inner);
+        self.wake();
+    }
+
+    /// Closes all sockets, and opens none from now on.
+    pub(crate) fn close_sockets(&self) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        std::mem::take(&mut inner.sockets).values().for_each(|socket| socket.remove());
+    }
+
+    /// The sockets that exports have for themselves.
+    pub(crate) fn sockets(&self) -> Vec<Arc<ExportSocket>> {
+        self.lock().sockets.values().cloned().collect()
+    }
+
+    /// What becomes readable when sockets come or go.
+    pub(super) fn changed(&self) -> Option<BorrowedFd<'_>> {
+        self.changed.as_ref().map(AsFd::as_fd)
+    }
+
+    fn wake(&self) {
+        if let Some(changed) = &self.changed {
+            // It stays readable until it is read: one wake is enough for many changes.
+            let _ = rustix::io::write(changed, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The changes until now are known.
+    pub(super) fn seen_changes(&self) {
+        if let Some(changed) = &self.changed {
+            let _ = rustix::io::read(changed, &mut [0; 8]);
+        }
     }
 
     /// The export of this name.

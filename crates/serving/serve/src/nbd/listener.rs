@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use super::export_socket::ExportSocket;
 use crate::Error;
 use crate::access::Peer;
 use crate::inspector::ShardHandle;
@@ -34,6 +35,8 @@ const MAX_UNREAD: usize = 4 << 20;
 pub(crate) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
+    /// A socket that some exports have for themselves.
+    Export(Arc<ExportSocket>),
 }
 
 impl Listener {
@@ -41,6 +44,7 @@ impl Listener {
         match self {
             Listener::Unix(listener) => listener.as_fd(),
             Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Export(socket) => socket.listener.as_fd(),
         }
     }
 
@@ -48,29 +52,18 @@ impl Listener {
         match self {
             Listener::Unix(listener) => listener.set_nonblocking(true),
             Listener::Tcp(listener) => listener.set_nonblocking(true),
+            Listener::Export(socket) => socket.listener.set_nonblocking(true),
         }
     }
 
     /// The next client.
     fn accept(&self) -> std::io::Result<(OwnedFd, Origin)> {
         match self {
-            Listener::Unix(listener) => {
-                let (socket, _) = listener.accept()?;
-                socket.set_nonblocking(true)?;
-                let peer = match rustix::net::sockopt::socket_peercred(&socket) {
-                    Ok(peer) => {
-                        let user = format!("user {}", peer.uid.as_raw());
-                        let name = format!("process {} of {user}", peer.pid.as_raw_nonzero());
-                        let credentials = Some((peer.uid.as_raw(), peer.gid.as_raw()));
-                        Origin { name, origin: user, peer: Peer { credentials, identity: None } }
-                    }
-                    Err(_) => Origin {
-                        name: "a local client".to_owned(),
-                        origin: "a local client".to_owned(),
-                        peer: Peer::default(),
-                    },
-                };
-                Ok((socket.into(), peer))
+            Listener::Unix(listener) => accept_unix(listener),
+            Listener::Export(own) => {
+                let (socket, mut origin) = accept_unix(&own.listener)?;
+                origin.peer.socket = Some(own.path.clone());
+                Ok((socket, origin))
             }
             Listener::Tcp(listener) => {
                 let (socket, address) = listener.accept()?;
@@ -81,6 +74,23 @@ impl Listener {
             }
         }
     }
+}
+
+fn accept_unix(listener: &UnixListener) -> std::io::Result<(OwnedFd, Origin)> {
+    let (socket, _) = listener.accept()?;
+    socket.set_nonblocking(true)?;
+    let origin = match rustix::net::sockopt::socket_peercred(&socket) {
+        Ok(peer) => {
+            let user = format!("user {}", peer.uid.as_raw());
+            let name = format!("process {} of {user}", peer.pid.as_raw_nonzero());
+            let credentials = Some((peer.uid.as_raw(), peer.gid.as_raw()));
+            Origin { name, origin: user, peer: Peer { credentials, ..Peer::default() } }
+        }
+        Err(_) => {
+            Origin { name: "a local client".to_owned(), origin: "a local client".to_owned(), peer: Peer::default() }
+        }
+    };
+    Ok((socket.into(), origin))
 }
 
 /// Who a client is.
@@ -123,7 +133,11 @@ impl Front {
     pub(crate) fn run(self) -> Result<(), Error> {
         let mut newcomers: Vec<Newcomer> = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {
-            let (listening, ready) = self.wait(&newcomers)?;
+            let directory = &self.common.directory;
+            directory.seen_changes();
+            let own: Vec<Listener> = directory.sockets().into_iter().map(Listener::Export).collect();
+            let listeners: Vec<&Listener> = self.listeners.iter().chain(&own).collect();
+            let (listening, ready) = self.wait(&listeners, &newcomers)?;
             for at in (0..newcomers.len()).rev() {
                 let timed_out = newcomers[at].since.elapsed() > PATIENCE;
                 if timed_out || (ready[at] && self.serve(&mut newcomers[at])) {
@@ -131,7 +145,7 @@ impl Front {
                     self.end(newcomer, timed_out);
                 }
             }
-            for listener in self.listeners.iter().zip(listening).filter(|(_, ready)| *ready).map(|(l, _)| l) {
+            for listener in listeners.iter().zip(listening).filter(|(_, ready)| *ready).map(|(l, _)| l) {
                 self.accept(listener, &mut newcomers);
             }
         }
@@ -144,9 +158,10 @@ impl Front {
     }
 
     /// Waits; answers which listeners and which newcomers are ready.
-    fn wait(&self, newcomers: &[Newcomer]) -> Result<(Vec<bool>, Vec<bool>), Error> {
-        let listeners = &self.listeners;
+    fn wait(&self, listeners: &[&Listener], newcomers: &[Newcomer]) -> Result<(Vec<bool>, Vec<bool>), Error> {
         let mut all = vec![PollFd::new(&self.stop, PollFlags::IN)];
+        all.extend(self.common.directory.changed().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let before = all.len();
         for listener in listeners {
             all.push(PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
         }
@@ -159,7 +174,7 @@ impl Front {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(Error::Io { what: "cannot wait for clients".into(), source: e.into() }),
         }
-        let ready: Vec<bool> = all[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready: Vec<bool> = all[before..].iter().map(|fd| !fd.revents().is_empty()).collect();
         let (listening, newcomers) = ready.split_at(listeners.len());
         Ok((listening.to_vec(), newcomers.to_vec()))
     }

@@ -2,5 +2,6 @@
 
 pub(crate) mod connection;
 pub(crate) mod directory;
+mod export_socket;
 pub(crate) mod listener;
 pub(crate) mod status;

@@ -101,7 +101,7 @@ impl Objective {
 
     /// Whether somebody marked whose latency counts, beside applications.
     fn focus_is_marked(&self, run: &RunResult) -> bool {
-        run.tenants.iter().any(|tenant| tenant.focus)
+        run.focus_tasks.is_some() || run.tenants.iter().any(|tenant| tenant.focus)
     }
 
     /// ln of the latency that decides, us, at its best and at its worst.

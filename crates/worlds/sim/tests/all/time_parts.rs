@@ -82,3 +82,43 @@ fn the_parts_tell_schedulers_apart() {
     let parts = run("hdd:st1000dm003", "mq-deadline", &load).time_parts_us.unwrap();
     assert!(parts.tag > parts.device, "{parts:?}");
 }
+
+/// The latency of tasks that are marked is known together, and to mark them changes nothing else.
+#[test]
+fn tasks_may_be_the_focus_without_a_tenant_of_their_own() {
+    let marked = r#"
+duration = "2s"
+warmup = "200ms"
+[[task]]
+name = "open"
+count = 3
+focus = true
+rw = "randread"
+bs = "16k"
+[[task]]
+name = "log"
+focus = true
+rw = "write"
+[[task]]
+name = "copy"
+rw = "write"
+bs = "256k"
+iodepth = 16
+"#;
+    for scheduler in ["mq-deadline", "bfq"] {
+        let with = run("ssd:850pro-256", scheduler, marked);
+        let plain = run("ssd:850pro-256", scheduler, &marked.replace("focus = true\n", ""));
+        assert!(plain.focus_tasks.is_none());
+        let focus = with.focus_tasks.clone().unwrap();
+        assert_eq!(focus.names, ["open", "log"]);
+        let own = || with.tasks.iter().filter(|task| !task.name.starts_with("copy"));
+        assert_eq!((focus.count, own().count()), (own().map(|task| task.count).sum(), 4));
+        let sum: f64 = own().map(|task| task.latency_us.mean * task.latency_us.samples as f64).sum();
+        let mean = sum / own().map(|task| task.latency_us.samples).sum::<u64>() as f64;
+        // Unfinished ones count with what is known of them, so that means do not quite add up.
+        assert!((focus.latency_us.mean / mean - 1.0).abs() < 0.01, "{} of {mean}", focus.latency_us.mean);
+        adds_up(&focus.time_parts_us, &focus.latency_us, scheduler);
+        let json = |run: RunResult| serde_json::to_string(&RunResult { focus_tasks: None, ..run }).unwrap();
+        assert_eq!(json(with), json(plain));
+    }
+}
