@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use crate::terminal::{disks_text, open_on_desktop};
 use anyhow::{Context, Result, anyhow};
 use dumbwaiter_serve::{
-    DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
+    DemoLoad, ExportSettings, KeptSocket, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
     raise_open_files_limit, systemd,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
+
+mod upgrade;
 
 use crate::args::Serve;
 use crate::{Ended, input, output};
@@ -26,6 +28,8 @@ const DEMO_EVERY: Duration = Duration::from_secs(6);
 /// Serves until a signal, then lets clients finish.
 pub(crate) fn run(args: &Serve) -> Result<Ended> {
     let demo_folder = || tempfile::Builder::new().prefix("dumbwaiter-demo-").tempdir();
+    // Its path now: once the file is replaced, nothing says where it was.
+    let program = std::env::current_exe();
     let folder = args.demo.then(demo_folder).transpose().context("cannot create a folder for the demo's socket")?;
     let settings = match &folder {
         Some(folder) => demo(args, folder.path()),
@@ -34,16 +38,17 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
     if let Err(error) = raise_open_files_limit() {
         crate::tell!("cannot raise the limit of open files: {error}");
     }
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot handle signals")?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR2]).context("cannot handle signals")?;
     let signals = RefCell::new(signals);
-    let reload_asked = Cell::new(false);
+    let (reload_asked, upgrade_asked) = (Cell::new(false), Cell::new(false));
     let stop_asked = || {
         let mut asked = signals.borrow_mut();
         let asked: Vec<i32> = asked.pending().collect();
         reload_asked.set(reload_asked.get() || asked.contains(&SIGHUP));
-        asked.iter().any(|signal| *signal != SIGHUP)
+        upgrade_asked.set(upgrade_asked.get() || asked.contains(&SIGUSR2));
+        asked.iter().any(|signal| *signal != SIGHUP && *signal != SIGUSR2)
     };
-    let server = Server::start(settings, |line| crate::tell!("{line}"))?;
+    let mut server = Server::start_with(settings, KeptSocket::received()?, |line| crate::tell!("{line}"))?;
     output::print(&format!("ready {}\n", server.uris().join(" ")))?;
     systemd::notify("READY=1\nSTATUS=serving");
     if let Some(address) = server.http_address() {
@@ -63,6 +68,15 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
         std::thread::sleep(LOOK);
         if reload_asked.take() {
             reload(args, &server);
+        }
+        if upgrade_asked.take() {
+            match upgrade::check(args, &program) {
+                Ok(()) => match upgrade::run(args, &program, server, &stop_asked)? {
+                    Some(on) => server = on,
+                    None => return Ok(Ended::Done),
+                },
+                Err(error) => crate::tell!("not upgraded: {}", crate::one_line(&*error)),
+            }
         }
         if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) && server.inspector().is_alive() {
             systemd::notify("WATCHDOG=1");

@@ -16,6 +16,7 @@ use crate::Error;
 use crate::accounts::Bookkeeper;
 use crate::control::ControlSocket;
 use crate::inspector::{Inspector, ShardHandle};
+use crate::kept_socket::{Address, KeptSocket};
 use crate::log::Log;
 use crate::memory_store::MemoryStore;
 use crate::message::{Common, Message};
@@ -39,7 +40,7 @@ struct ShardThread {
 /// A server that runs. Dropping it without [`Server::shut_down`] ends it without waiting for clients.
 pub struct Server {
     shards: Vec<ShardThread>,
-    front: Option<JoinHandle<Result<(), Error>>>,
+    front: Option<JoinHandle<Result<Vec<Listener>, Error>>>,
     stop: OwnedFd,
     stopping: Arc<AtomicBool>,
     common: Arc<Common>,
@@ -48,6 +49,8 @@ pub struct Server {
     bookkeeper: Option<Bookkeeper>,
     /// Socket files to be removed.
     sockets: Vec<PathBuf>,
+    /// Of the listeners, in their order.
+    addresses: Vec<Address>,
     uris: Vec<String>,
     devices: Vec<ublk::Device>,
 }
@@ -55,15 +58,25 @@ pub struct Server {
 impl Server {
     /// Opens all targets, listens, and serves. `log` gets notes for people, from any thread.
     pub fn start(settings: ServeSettings, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, Error> {
+        Server::start_with(settings, Vec::new(), log)
+    }
+
+    /// [`Server::start`], going on with sockets that a server before this one has left.
+    pub fn start_with(
+        settings: ServeSettings,
+        mut kept: Vec<KeptSocket>,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Server, Error> {
         settings.check()?;
         let restored = state::restore(&settings)?;
         let configured = Mutex::new(settings.targets);
         let settings = ServeSettings { targets: restored.targets, ..settings };
         let mut sockets = Vec::new();
-        let (listeners, uris) = listen(&settings, &mut sockets)?;
+        let (listeners, uris) = listen(&settings, &mut sockets, &mut kept)?;
+        let (addresses, listeners) = listeners.into_iter().unzip();
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
         let common = Arc::new(Common {
-            directory: Directory::watched()?,
+            directory: Directory::watched(kept)?,
             connections: AtomicU32::new(0),
             tls,
             failed_negotiations: AtomicU64::new(0),
@@ -86,6 +99,7 @@ impl Server {
             http: None,
             bookkeeper: None,
             sockets,
+            addresses,
             uris,
             devices: Vec::new(),
         };
@@ -94,6 +108,7 @@ impl Server {
             server.shards.push(shard);
             server.start_devices(number)?;
         }
+        server.common.directory.forget_kept();
         let front = Front {
             listeners,
             shards: server.shards.iter().map(|shard| shard.handle.clone()).collect(),
@@ -228,6 +243,18 @@ impl Server {
     pub fn shut_down(mut self, hurry: impl Fn() -> bool) -> Result<bool, Error> {
         self.control = None;
         self.stop_front()?;
+        self.end(hurry)
+    }
+
+    /// [`Server::shut_down`], with the sockets left for the next server: who connects meanwhile waits for that one.
+    pub fn hand_over(mut self, hurry: impl Fn() -> bool) -> Result<(bool, Vec<KeptSocket>), Error> {
+        self.control = None;
+        let sockets = self.leave_sockets()?;
+        self.sockets.clear();
+        self.end(hurry).map(|safe| (safe, sockets))
+    }
+
+    fn end(mut self, hurry: impl Fn() -> bool) -> Result<bool, Error> {
         self.end_devices();
         self.bookkeeper = None;
         let grace = Duration::from_secs(self.common.settings.grace_s);
@@ -268,17 +295,34 @@ impl Server {
     }
 
     fn stop_front(&mut self) -> Result<(), Error> {
+        for socket in self.common.directory.take_sockets() {
+            socket.remove();
+        }
+        for path in self.sockets.drain(..) {
+            // It may have been removed.
+            let _ = dumbwaiter_text::remove(&path);
+        }
+        self.leave_sockets().map(drop)
+    }
+
+    /// Accepts no more clients; answers with the sockets, which go on listening.
+    fn leave_sockets(&mut self) -> Result<Vec<KeptSocket>, Error> {
         self.stopping.store(true, Ordering::Release);
         let _ = rustix::io::write(self.stop.as_fd(), &[1]);
-        self.common.directory.close_sockets();
-        for socket in self.sockets.drain(..) {
-            // It may have been removed.
-            let _ = dumbwaiter_text::remove(&socket);
-        }
-        match self.front.take() {
-            Some(front) => front.join().map_err(|_| Error::Gone)?,
-            None => Ok(()),
-        }
+        let own = self.common.directory.take_sockets();
+        let listeners = match self.front.take() {
+            Some(front) => front.join().map_err(|_| Error::Gone)??,
+            None => Vec::new(),
+        };
+        let kept = |(listener, address): (Listener, Address)| {
+            listener.into_socket().map(|socket| KeptSocket { address, socket })
+        };
+        let common = listeners.into_iter().zip(self.addresses.drain(..));
+        let own = own.into_iter().map(|socket| {
+            let address = Address::Unix(socket.path.clone());
+            (Listener::Export(socket), address)
+        });
+        Ok(common.chain(own).filter_map(kept).collect())
     }
 }
 
@@ -300,20 +344,29 @@ fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
     Ok((writer.into(), reader.into()))
 }
 
-/// Opens all addresses; answers with a URI for each export and address.
-fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<Listener>, Vec<String>), Error> {
+/// Listeners with their addresses, and a URI for each export and address.
+type Listening = (Vec<(Address, Listener)>, Vec<String>);
+
+/// Opens all addresses, or goes on with kept sockets that have them.
+fn listen(
+    settings: &ServeSettings,
+    sockets: &mut Vec<PathBuf>,
+    kept: &mut Vec<KeptSocket>,
+) -> Result<Listening, Error> {
     let (mut listeners, mut uris) = (Vec::new(), Vec::new());
     let scheme = if settings.tls.as_ref().is_some_and(|tls| tls.required) { "nbds" } else { "nbd" };
     let exports = || settings.targets.iter().flat_map(|target| &target.exports);
     let names: Vec<String> =
         exports().filter(|export| export.access.socket.is_none()).map(|export| percent_encode(&export.name)).collect();
     if settings.activated {
-        listeners = systemd::take_sockets()?;
+        listeners = activated(kept)?;
     }
     if let Some(folder) = &settings.unix {
         create_folder(folder)?;
         let path = folder.join("nbd.sock");
-        listeners.push(Listener::Unix(bind_unix(&path)?));
+        let there = KeptSocket::take(kept, |at| matches!(at, Address::Unix(at) if *at == path));
+        let listener = there.map_or_else(|| bind_unix(&path), |socket| Ok(socket.into()))?;
+        listeners.push((Address::Unix(path.clone()), Listener::Unix(listener)));
         sockets.push(path.clone());
         uris.extend(names.iter().map(|name| format!("{scheme}+unix:///{name}?socket={}", path.display())));
     }
@@ -324,15 +377,33 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         uris.extend(exports().map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
     }
     if let Some(address) = settings.tcp {
-        let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;
+        let there = KeptSocket::take(kept, |at| matches!(at, Address::Tcp(at) if is_served_at(*at, address)));
+        let bind = || std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")));
+        let listener = there.map_or_else(bind, |socket| Ok(socket.into()))?;
         let address = listener.local_addr().map_err(Error::io("cannot read the address of the TCP socket"))?;
-        listeners.push(Listener::Tcp(listener));
+        listeners.push((Address::Tcp(address), Listener::Tcp(listener)));
         uris.extend(names.iter().map(|name| format!("{scheme}://{address}/{name}")));
     }
-    for listener in &listeners {
+    for (_, listener) in &listeners {
         listener.set_nonblocking().map_err(Error::io("cannot make a socket non-blocking"))?;
     }
     Ok((listeners, uris))
+}
+
+/// Is what listens at one address what a server for the other would have opened? Port 0 is any.
+fn is_served_at(at: SocketAddr, wanted: SocketAddr) -> bool {
+    at.ip() == wanted.ip() && (wanted.port() == 0 || at.port() == wanted.port())
+}
+
+/// The sockets that systemd passed, to this server or to the one before it in this process.
+fn activated(kept: &mut Vec<KeptSocket>) -> Result<Vec<(Address, Listener)>, Error> {
+    if !kept.iter().any(|kept| matches!(kept.address, Address::Passed(_))) {
+        return Ok(systemd::take_sockets()?.into_iter().map(|(n, listener)| (Address::Passed(n), listener)).collect());
+    }
+    let passed = kept.extract_if(.., |kept| matches!(kept.address, Address::Passed(_)));
+    let listener = |kept: KeptSocket| systemd::listener(kept.socket).map(|listener| (kept.address, listener));
+    let failed = |e: rustix::io::Errno| Error::Io { what: "a socket of systemd".into(), source: e.into() };
+    passed.map(|kept| listener(kept).map_err(failed)).collect()
 }
 
 /// Makes the folder of the sockets, as services find theirs under /run; the folders above it must be there.

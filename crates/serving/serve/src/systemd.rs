@@ -1,7 +1,7 @@
 //! systemd: sockets that it passes, and notes about the state of the service.
 
 use std::net::TcpListener;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -24,9 +24,9 @@ pub fn passed_sockets() -> usize {
     }
 }
 
-/// Takes the sockets that were passed. To be called once.
+/// Takes the sockets that were passed, with their numbers. To be called once.
 #[allow(unsafe_code)]
-pub(crate) fn take_sockets() -> Result<Vec<Listener>, Error> {
+pub(crate) fn take_sockets() -> Result<Vec<(RawFd, Listener)>, Error> {
     let count = passed_sockets() as i32;
     let take = |number: i32| {
         // SAFETY: systemd has opened this descriptor for us, and nothing else of this process knows it.
@@ -34,11 +34,16 @@ pub(crate) fn take_sockets() -> Result<Vec<Listener>, Error> {
         let failed =
             |e: rustix::io::Errno| Error::Io { what: format!("the socket passed as {number}"), source: e.into() };
         fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(failed)?;
-        let address = rustix::net::getsockname(&socket).map_err(failed)?;
-        Ok(match address.address_family() {
-            AddressFamily::UNIX => Listener::Unix(UnixListener::from(socket)),
-            _ => Listener::Tcp(TcpListener::from(socket)),
-        })
+        listener(socket).map(|listener| (number, listener)).map_err(failed)
     };
     (FIRST..FIRST + count).map(take).collect()
+}
+
+/// A listening socket of either kind.
+pub(crate) fn listener(socket: OwnedFd) -> Result<Listener, rustix::io::Errno> {
+    let address = rustix::net::getsockname(&socket)?;
+    Ok(match address.address_family() {
+        AddressFamily::UNIX => Listener::Unix(UnixListener::from(socket)),
+        _ => Listener::Tcp(TcpListener::from(socket)),
+    })
 }

@@ -71,6 +71,12 @@ fn a_socket_that_the_manager_opened_is_served() {
     let mut server = Server::spawn(&mut start(&[]));
     server.ready();
     assert!(greets(UnixStream::connect(&path).unwrap()));
+    // An upgrade goes on with it.
+    for _ in 0..2 {
+        server.signal("USR2");
+        server.ready();
+        assert!(greets(UnixStream::connect(&path).unwrap()));
+    }
     server.signal("TERM");
     assert_eq!(server.ended().0, Some(0));
     assert!(path.exists(), "the socket is the manager's");

@@ -4,6 +4,7 @@ mod life;
 mod orders;
 mod packaging;
 mod state;
+mod upgrade;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::export_socket::ExportSocket;
 use crate::Error;
 use crate::access::{Access, Peer};
+use crate::kept_socket::{Address, KeptSocket};
 
 /// An export, and where it is served.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ struct Inner {
     /// Names in the order in which exports came: the empty name selects the first that a client may open.
     order: Vec<String>,
     sockets: BTreeMap<PathBuf, Arc<ExportSocket>>,
+    /// Sockets of a server before this one.
+    kept: Vec<KeptSocket>,
     /// The server ends: there are no sockets any more.
     closed: bool,
 }
@@ -40,7 +43,8 @@ impl Inner {
         let Some(path) = access.socket.as_ref().filter(|path| !self.closed && !self.sockets.contains_key(*path)) else {
             return Ok(());
         };
-        self.sockets.insert(path.clone(), Arc::new(ExportSocket::open(path)?));
+        let kept = KeptSocket::take(&mut self.kept, |at| matches!(at, Address::Unix(at) if at == path));
+        self.sockets.insert(path.clone(), Arc::new(ExportSocket::open(path, kept)?));
         Ok(())
     }
 
@@ -64,11 +68,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// One whose sockets a thread waits for.
-    pub(crate) fn watched() -> Result<Directory, Error> {
+    /// One whose sockets a thread waits for; those that a server before this one has kept are gone on with.
+    pub(crate) fn watched(kept: Vec<KeptSocket>) -> Result<Directory, Error> {
         let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let changed = changed.map_err(|e| Error::Io { what: "cannot create an event".into(), source: e.into() })?;
-        Ok(Directory { inner: Mutex::default(), changed: Some(changed) })
+        Ok(Directory { inner: Mutex::new(Inner { kept, ..Inner::default() }), changed: Some(changed) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -99,11 +103,16 @@ impl Directory {
         self.wake();
     }
 
-    /// Closes all sockets, and opens none from now on.
-    pub(crate) fn close_sockets(&self) {
+    /// Closes the kept sockets that no export has taken.
+    pub(crate) fn forget_kept(&self) {
+        KeptSocket::close(std::mem::take(&mut self.lock().kept));
+    }
+
+    /// Takes all sockets away, and opens none from now on.
+    pub(crate) fn take_sockets(&self) -> Vec<Arc<ExportSocket>> {
         let mut inner = self.lock();
         inner.closed = true;
-        std::mem::take(&mut inner.sockets).values().for_each(|socket| socket.remove());
+        std::mem::take(&mut inner.sockets).into_values().collect()
     }
 
     /// The sockets that exports have for themselves.

@@ -56,6 +56,15 @@ impl Listener {
         }
     }
 
+    /// The socket, to go on with it elsewhere; `None` where others hold it too.
+    pub(crate) fn into_socket(self) -> Option<OwnedFd> {
+        match self {
+            Listener::Unix(listener) => Some(listener.into()),
+            Listener::Tcp(listener) => Some(listener.into()),
+            Listener::Export(socket) => Arc::into_inner(socket).map(|socket| socket.listener.into()),
+        }
+    }
+
     /// The next client.
     fn accept(&self) -> std::io::Result<(OwnedFd, Origin)> {
         match self {
@@ -129,8 +138,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Accepts and negotiates until the server ends.
-    pub(crate) fn run(self) -> Result<(), Error> {
+    /// Accepts and negotiates until the server ends; answers with the listeners.
+    pub(crate) fn run(self) -> Result<Vec<Listener>, Error> {
         let mut newcomers: Vec<Newcomer> = Vec::new();
         while !self.stopping.load(Ordering::Acquire) {
             let directory = &self.common.directory;
@@ -154,7 +163,7 @@ impl Front {
             self.serve(&mut newcomer);
             self.end(newcomer, true);
         }
-        Ok(())
+        Ok(self.listeners)
     }
 
     /// Waits; answers which listeners and which newcomers are ready.
