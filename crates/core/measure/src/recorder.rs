@@ -133,6 +133,9 @@ impl Recorder {
         }
         let bytes = if done.op.carries_data() { done.bytes } else { 0 };
         let sector = (bytes > 0).then_some(done.sector);
+        if self.focus.is_some() {
+            self.record_focus(done, bytes, parts);
+        }
         let of_op = match done.op {
             Op::Read => &mut self.read,
             Op::Write => &mut self.write,
@@ -146,10 +149,6 @@ impl Recorder {
             tally.count += 1;
             tally.bytes += bytes;
         }
-        let mut of_focus = self.focus.as_deref_mut().filter(|_| is_focus(&self.task_specs, done.task));
-        if let Some(tally) = &mut of_focus {
-            tally.finished(bytes);
-        }
         if done.submit < self.warmup {
             self.timeline.record(done.submit, done.complete, done.tenant, bytes, None);
             self.maps.record(done.complete, None, sector);
@@ -161,10 +160,6 @@ impl Recorder {
         of_tenant.latencies.add(ns, coarse);
         of_op.parts.add(done, parts);
         of_tenant.parts.add(done, parts);
-        if let Some(tally) = of_focus {
-            tally.latencies.add(ns, coarse);
-            tally.parts.add(done, parts);
-        }
         if let Some(tally) = self.tasks.get_mut(task) {
             tally.latencies.add(ns);
             if let Some(latencies) = self.task_latencies.get_mut(task) {
@@ -176,6 +171,18 @@ impl Recorder {
         self.device.add(served, Coarse::bucket(served));
         self.timeline.record(done.submit, done.complete, done.tenant, bytes, Some(coarse));
         self.maps.record(done.complete, Some(ns), sector);
+    }
+
+    /// Counts it for the focus, if it is a request of one of its tasks. Apart, as most runs have none.
+    #[inline(never)]
+    fn record_focus(&mut self, done: &Completed, bytes: u64, parts: Option<&Parts>) {
+        let Some(tally) = self.focus.as_mut().filter(|_| is_focus(&self.task_specs, done.task)) else { return };
+        tally.finished(bytes);
+        if done.submit >= self.warmup {
+            let ns = done.complete.since(done.submit).0;
+            tally.latencies.add(ns, Coarse::bucket(ns));
+            tally.parts.add(done, parts);
+        }
     }
 
     /// Counts a request that is not finished when the run ends. Call it for each of them, once.
