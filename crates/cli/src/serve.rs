@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
         if upgrade_asked.take() {
             match upgrade::check(args, &program) {
                 Ok(()) => match upgrade::run(args, &program, server, &stop_asked)? {
-                    Some(on) => server = on,
-                    None => return Ok(Ended::Done),
+                    ControlFlow::Continue(on) => server = on,
+                    ControlFlow::Break(ended) => return Ok(ended),
                 },
                 Err(error) => crate::tell!("not upgraded: {}", crate::one_line(&*error)),
             }

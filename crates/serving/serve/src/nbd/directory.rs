@@ -48,13 +48,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Closes the sockets that no export names any more.
-    fn close_unused(&mut self) {
-        let Inner { entries, sockets, .. } = self;
-        if !sockets.is_empty() {
-            let named: Vec<_> = entries.values().filter_map(|entry| entry.access.socket.as_ref()).collect();
-            let unused = sockets.extract_if(.., |path, _| !named.contains(&path));
-            unused.for_each(|(_, socket)| socket.remove());
+    /// Closes the socket that an export has named, if no other one names it.
+    fn close_socket(&mut self, before: Option<Entry>) {
+        let Some(path) = before.and_then(|entry| entry.access.socket) else { return };
+        if self.entries.values().all(|entry| entry.access.socket.as_ref() != Some(&path))
+            && let Some(socket) = self.sockets.remove(&path)
+        {
+            socket.remove();
         }
     }
 }
@@ -86,8 +86,8 @@ impl Directory {
         if !inner.entries.contains_key(name) {
             inner.order.push(name.to_owned());
         }
-        inner.entries.insert(name.to_owned(), entry);
-        inner.close_unused();
+        let before = inner.entries.insert(name.to_owned(), entry);
+        inner.close_socket(before);
         drop(inner);
         self.wake();
         Ok(())
@@ -96,9 +96,9 @@ impl Directory {
     /// An export is gone.
     pub(crate) fn remove(&self, name: &str) {
         let mut inner = self.lock();
-        inner.entries.remove(name);
+        let before = inner.entries.remove(name);
         inner.order.retain(|other| other != name);
-        inner.close_unused();
+        inner.close_socket(before);
         drop(inner);
         self.wake();
     }
