@@ -169,16 +169,9 @@ pub struct TaskStats {
 pub struct FocusTasks {
     /// Their names, without the numbers of instances.
     pub names: Vec<String>,
-    /// Requests that finished in the measured time.
-    pub count: u64,
-    /// Requests per second.
-    pub iops: f64,
-    /// Data moved, MB/s.
-    pub mb_per_s: f64,
-    /// Where the time goes; `null` without a request.
-    pub time_parts_us: Option<TimeParts>,
-    /// Submission to completion.
-    pub latency_us: Latency,
+    /// Their requests.
+    #[serde(flatten)]
+    pub stats: OpStats,
 }
 
 /// Fairness of the run. NaN (`null`) with fewer than two tenants that submitted I/O.

@@ -61,7 +61,7 @@ impl Focus {
         let (all, reads) = ((run.completed, &run.latency_us), (run.read.count, &run.read.latency_us));
         let whole = match self {
             Focus::Tenants(_) => None,
-            Focus::Tasks(_) => run.focus_tasks.as_ref().map(|tasks| (tasks.count, &tasks.latency_us)),
+            Focus::Tasks(_) => run.focus_tasks.as_ref().map(|tasks| (tasks.stats.count, &tasks.stats.latency_us)),
             Focus::Reads => Some(reads),
             Focus::All => Some(all),
         };
@@ -100,8 +100,8 @@ impl Focus {
                 Focus::Reads => Some((run.read.time_parts_us?, run.read.latency_us.samples as f64)),
                 Focus::All => Some((run.time_parts_us?, run.latency_us.samples as f64)),
                 Focus::Tasks(_) => {
-                    let tasks = run.focus_tasks.as_ref()?;
-                    Some((tasks.time_parts_us?, tasks.latency_us.samples as f64))
+                    let stats = &run.focus_tasks.as_ref()?.stats;
+                    Some((stats.time_parts_us?, stats.latency_us.samples as f64))
                 }
                 Focus::Tenants(names) => {
                     let tenant = run.tenants.iter().find(|tenant| names.contains(&tenant.name))?;
@@ -129,7 +129,7 @@ impl Focus {
     pub fn count(&self, run: &RunResult) -> u64 {
         match self {
             Focus::Tenants(_) => self.tenants(run).map(|t| t.count).min().unwrap_or(0),
-            Focus::Tasks(_) => run.focus_tasks.as_ref().map_or(0, |tasks| tasks.count),
+            Focus::Tasks(_) => run.focus_tasks.as_ref().map_or(0, |tasks| tasks.stats.count),
             Focus::Reads => run.read.count,
             Focus::All => run.completed,
         }

@@ -8,7 +8,7 @@ use crate::result::{
     Cdfs, Cpu, Energy, Fairness, FocusTasks, Latency, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series,
     TaskStats, TenantStats,
 };
-use crate::tally::{FineTally, Latencies};
+use crate::tally::{FineTally, Latencies, Tally};
 use crate::tenants::TenantSpec;
 use dumbwaiter_block::{Nanos, Op};
 
@@ -103,15 +103,7 @@ impl Recorder {
         let tally = self.focus.as_ref()?;
         let mut names: Vec<String> = self.task_specs.iter().filter_map(|spec| spec.focus.clone()).collect();
         names.dedup();
-        let latency_us = tally.latencies.latency();
-        Some(FocusTasks {
-            names,
-            count: tally.count,
-            iops: rate(tally.count as f64),
-            mb_per_s: rate(tally.bytes as f64 / 1e6),
-            time_parts_us: parts(&tally.parts, &latency_us),
-            latency_us,
-        })
+        Some(FocusTasks { names, stats: op_stats(tally, rate) })
     }
 
     /// Adds the waits of unfinished requests to the latencies of their groups. Their tenants had I/O all the time. Where
@@ -236,7 +228,7 @@ fn parts(of: &PartSums, latency: &Latency) -> Option<TimeParts> {
     of.means(latency.samples, latency.mean)
 }
 
-fn op_stats(t: &FineTally, rate: impl Fn(f64) -> f64) -> OpStats {
+fn op_stats<const BITS: u32>(t: &Tally<BITS>, rate: impl Fn(f64) -> f64) -> OpStats {
     OpStats {
         count: t.count,
         iops: rate(t.count as f64),

@@ -112,12 +112,12 @@ iodepth = 16
         let focus = with.focus_tasks.clone().unwrap();
         assert_eq!(focus.names, ["open", "log"]);
         let own = || with.tasks.iter().filter(|task| !task.name.starts_with("copy"));
-        assert_eq!((focus.count, own().count()), (own().map(|task| task.count).sum(), 4));
+        assert_eq!((focus.stats.count, own().count()), (own().map(|task| task.count).sum(), 4));
         let sum: f64 = own().map(|task| task.latency_us.mean * task.latency_us.samples as f64).sum();
         let mean = sum / own().map(|task| task.latency_us.samples).sum::<u64>() as f64;
         // Unfinished ones count with what is known of them, so that means do not quite add up.
-        assert!((focus.latency_us.mean / mean - 1.0).abs() < 0.01, "{} of {mean}", focus.latency_us.mean);
-        adds_up(&focus.time_parts_us, &focus.latency_us, scheduler);
+        assert!((focus.stats.latency_us.mean / mean - 1.0).abs() < 0.01, "{} of {mean}", focus.stats.latency_us.mean);
+        adds_up(&focus.stats.time_parts_us, &focus.stats.latency_us, scheduler);
         let json = |run: RunResult| serde_json::to_string(&RunResult { focus_tasks: None, ..run }).unwrap();
         assert_eq!(json(with), json(plain));
     }
