@@ -404,7 +404,8 @@ impl ServeSettings {
     pub(crate) fn check_access(&self, export: &ExportSettings) -> Result<(), Error> {
         if let Some(path) = &export.access.socket {
             let common = self.unix.as_ref().map(|folder| folder.join("nbd.sock"));
-            if [&common, &self.control].into_iter().flatten().any(|taken| taken == path) {
+            let taken = [&common, &self.control].into_iter().flatten();
+            if taken.filter_map(|taken| std::path::absolute(taken).ok()).any(|taken| taken == *path) {
                 let what = format!("socket {}: the server has another use for it; choose another path", path.display());
                 return Err(Error::Export { export: export.name.clone(), what });
             }

@@ -19,7 +19,11 @@ const BACKLOG: i32 = 128;
 pub fn bind_unix(path: &Path) -> Result<UnixListener> {
     let entry = Entry::find(path)?;
     let path = entry.path();
-    if entry.kind()? == Some(FileType::Socket) {
+    let there = entry.kind()?;
+    if there.is_some_and(|kind| kind != FileType::Socket) {
+        return Err(Error::new(ErrorKind::AddrInUse, "what is there is no socket; choose another path"));
+    }
+    if there.is_some() {
         if UnixStream::connect(&path).is_ok() {
             return Err(Error::new(
                 ErrorKind::AddrInUse,
