@@ -127,7 +127,11 @@ impl Client {
         let wish = Wish { export: export.to_owned(), structured: true, allocation: false };
         let (mut handshake, mut bytes, mut out) = (Handshake::new(wish), [0; 4096], Vec::new());
         loop {
-            let count = stream.read(&mut bytes).ok().filter(|count| *count > 0)?;
+            let count = match stream.read(&mut bytes) {
+                // A signal, for which a read with a time limit is not begun again.
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read.ok().filter(|count| *count > 0)?,
+            };
             let offer = handshake.feed(&bytes[..count], &mut out).ok()?;
             stream.write_all(&out).ok()?;
             out.clear();
