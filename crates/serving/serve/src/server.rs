@@ -246,7 +246,7 @@ impl Server {
         self.end(hurry)
     }
 
-    /// [`Server::shut_down`], with the sockets left for the next server: who connects meanwhile waits for that one.
+    /// [`Server::shut_down`], with its answer, and the sockets left for [`Server::start_with`]: who connects meanwhile waits for that server.
     pub fn hand_over(mut self, hurry: impl Fn() -> bool) -> Result<(bool, Vec<KeptSocket>), Error> {
         self.control = None;
         let sockets = self.leave_sockets()?;

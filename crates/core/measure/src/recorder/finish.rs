@@ -1,5 +1,7 @@
 //! Turns the records of a run into its result.
 
+use std::collections::BTreeSet;
+
 use super::{CpuFacts, Recorder, RunFacts, is_focus};
 use crate::Unfinished;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
@@ -101,8 +103,11 @@ impl Recorder {
 
     fn focus_tasks(&self, rate: impl Fn(f64) -> f64) -> Option<FocusTasks> {
         let tally = self.focus.as_ref()?;
-        let mut names: Vec<String> = self.task_specs.iter().filter_map(|spec| spec.focus.clone()).collect();
-        names.dedup();
+        // Instances, and tasks of several tenants, may share a name.
+        let mut seen = BTreeSet::new();
+        let names =
+            self.task_specs.iter().filter_map(|spec| spec.focus.clone()).filter(|name| seen.insert(name.clone()));
+        let names = names.collect();
         Some(FocusTasks { names, stats: op_stats(tally, rate) })
     }
 

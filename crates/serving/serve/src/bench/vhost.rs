@@ -13,7 +13,7 @@ use super::{ClosedLoop, LoadReport, Requests, Signals};
 /// A device that does nothing for longer is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks at a ring that is polled, between two looks at the connection: a few hundred microseconds.
+/// Looks at a ring that is polled, between two looks at the connection, each of which is a system call.
 const SPINS: u32 = 1 << 14;
 
 pub(super) fn run(load: &ClosedLoop, socket: &Path, poll: bool, signals: Signals<'_>) -> io::Result<LoadReport> {

@@ -415,12 +415,10 @@ fn a_machine_whose_disk_is_taken_away_learns_it_at_once() {
             let (load, done) = (&load, &done);
             let machine = scope.spawn(|| load.run(&stop, done));
             eventually("it is served", || done.load(Ordering::Relaxed) > 100);
-            let removed = Instant::now();
             send_order(&control, &Order::Remove { export: "b".into(), hard: true }).unwrap();
             let error = machine.join().unwrap().unwrap_err().to_string();
-            assert!(error.contains("b.vhost"), "{error}");
-            // Not after the half minute for which a silent device is waited for.
-            assert!(removed.elapsed() < Duration::from_secs(15), "{:?}", removed.elapsed());
+            // Not that a silent device was waited for long enough.
+            assert!(error.contains("b.vhost") && error.contains("unexpected end of file"), "{error}");
         });
     }
     assert!(running.end());
