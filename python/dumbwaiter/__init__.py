@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from . import trace
 from ._compare import Scenario, compare
+from ._measured import fit_device, fit_host, measured
 from ._native import (
     Device,
     DeviceError,
@@ -30,6 +31,7 @@ from ._native import (
     __version__,
     devices,
     fidelity,
+    hosts,
     schedulers,
     wait_until,
 )
@@ -62,6 +64,10 @@ __all__ = [
     "compare",
     "devices",
     "fidelity",
+    "fit_device",
+    "fit_host",
+    "hosts",
+    "measured",
     "plot",
     "schedulers",
     "sweep",

@@ -20,7 +20,7 @@ use crate::stop::Stop;
 use crate::table::Stream;
 
 /// JSON as Python's own objects.
-fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (value.to_string(),))
 }
 

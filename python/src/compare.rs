@@ -146,10 +146,10 @@ fn goal(name: Option<String>) -> PyResult<Goal> {
 }
 
 /// Keyword arguments, each used once.
-struct Keywords<'py>(Bound<'py, PyDict>);
+pub(crate) struct Keywords<'py>(pub(crate) Bound<'py, PyDict>);
 
 impl<'py> Keywords<'py> {
-    fn any(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn any(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.0.get_item(name)?;
         if value.is_some() {
             self.0.del_item(name)?;
@@ -157,7 +157,7 @@ impl<'py> Keywords<'py> {
         Ok(value.filter(|v| !v.is_none()))
     }
 
-    fn get<T>(&self, name: &str, expected: &str) -> PyResult<Option<T>>
+    pub(crate) fn get<T>(&self, name: &str, expected: &str) -> PyResult<Option<T>>
     where
         T: for<'a> FromPyObject<'a, 'py>,
     {
@@ -168,7 +168,7 @@ impl<'py> Keywords<'py> {
         })
     }
 
-    fn rest(&self) -> PyResult<()> {
+    pub(crate) fn rest(&self) -> PyResult<()> {
         match self.0.keys().get_item(0) {
             Ok(key) => Err(pyo3::exceptions::PyTypeError::new_err(format!("unexpected keyword argument {key}"))),
             Err(_) => Ok(()),

@@ -11,6 +11,7 @@ mod compare;
 mod errors;
 mod failed;
 mod histogram;
+mod measured;
 mod own_class;
 mod own_runs;
 mod policy;
@@ -67,6 +68,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(catalogue::trace_read, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::trace_write, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::fidelity, module)?)?;
+    module.add_function(wrap_pyfunction!(measured::measured, module)?)?;
+    module.add_function(wrap_pyfunction!(measured::fit_device, module)?)?;
+    module.add_function(wrap_pyfunction!(measured::survey, module)?)?;
+    module.add_function(wrap_pyfunction!(measured::fit_host, module)?)?;
+    module.add_function(wrap_pyfunction!(measured::fit_this_host, module)?)?;
+    module.add_function(wrap_pyfunction!(measured::hosts, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::main, module)?)?;
     module.add_function(wrap_pyfunction!(_panic, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -39,6 +39,15 @@ pub(crate) struct TunePlan {
     named: Mutex<Vec<TunerTrial>>,
 }
 
+/// The simulator with `jobs` runs at a time; without a number, one for each CPU.
+pub(crate) fn simulator(jobs: Option<usize>) -> PyResult<Simulator> {
+    match jobs {
+        Some(0) => Err(errors::plain("jobs = 0: expected at least 1")),
+        Some(jobs) => Ok(Simulator::new(jobs)),
+        None => Ok(Simulator::on_all_cpus()),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -117,11 +126,7 @@ impl TunePlan {
 
     /// The whole search on this machine: the result as JSON, and whether Ctrl-C ended it.
     fn run_local(&self, py: Python<'_>, jobs: Option<usize>, progress: Option<Py<PyAny>>) -> PyResult<(String, bool)> {
-        let simulator = match jobs {
-            Some(0) => return Err(errors::plain("jobs = 0: expected at least 1")),
-            Some(jobs) => Simulator::new(jobs),
-            None => Simulator::on_all_cpus(),
-        };
+        let simulator = simulator(jobs)?;
         let counted = Arc::new(Counted::default());
         let counts = Arc::clone(&counted);
         counted.planned.store(lock(&self.tuner).progress().1 as u64, Ordering::Relaxed);

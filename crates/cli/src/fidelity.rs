@@ -2,7 +2,7 @@
 
 use crate::terminal::{closed_loops_text, measured_summary_text, measured_text, scores_text};
 use anyhow::Result;
-use dumbwaiter_fidelity::measured::{error_table, host};
+use dumbwaiter_fidelity::measured::{device_of, error_table, host};
 use dumbwaiter_fidelity::{ClosedLoops, MeasuredOptions, closed_loops, measured, recorded_again, scores};
 
 use crate::args::Fidelity;
@@ -77,7 +77,7 @@ fn beside_measured(args: &Fidelity, source: &str) -> Result<Ended> {
         Ok(time.map(|time| time.as_secs_f64()))
     };
     let options = MeasuredOptions {
-        devices: given.device.iter().map(|text| device_of(text)).collect::<Result<_>>()?,
+        devices: given.device.iter().map(|text| device_of(text)).collect::<Result<_, _>>()?,
         host: host(given.host.as_deref(), given.cpus)?,
         seconds: seconds("--seconds", &given.seconds)?,
         warmup: seconds("--warmup", &given.warmup)?,
@@ -105,14 +105,4 @@ fn beside_measured(args: &Fidelity, source: &str) -> Result<Ended> {
         }
     }
     Ok(if found.cancelled { Ended::Interrupted } else { Ended::Done })
-}
-
-/// `MODEL`, or `FIGURE=MODEL`; a model may have settings, which have a `=` behind a `?`.
-pub(crate) fn device_of(text: &str) -> Result<(Option<String>, String)> {
-    let (figure, model) = match text.split_once('=') {
-        Some((figure, model)) if !figure.contains('?') => (Some(figure.to_owned()), model),
-        _ => (None, text),
-    };
-    dumbwaiter_devices::load(model)?;
-    Ok((figure, model.to_owned()))
 }

@@ -7,13 +7,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use dumbwaiter_experiment::Control;
-use dumbwaiter_fidelity::measured::{FittedHost, HostFitOptions, fit_host, fit_host_to_table, host};
-use dumbwaiter_realworld::{HostRunOptions, HostRuns, host_runs};
+use dumbwaiter_fidelity::measured::{FittedHost, HostFitOptions, device_of, fit_host, fit_host_to_table, host};
+use dumbwaiter_realworld::{HostRunOptions, host_runs};
 use dumbwaiter_report::{Align, table};
-use dumbwaiter_scenario::{CpuScheduler, HostCosts, Profile};
+use dumbwaiter_scenario::{HostCosts, Profile};
 
 use crate::args::{Host, HostCommand, HostFit, renamed};
-use crate::fidelity::device_of;
 use crate::fit::{tell_errors, unless_interrupted};
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
 use crate::{Ended, input, output};
@@ -107,13 +106,8 @@ fn of_this_machine(args: &HostFit) -> Result<FittedHost> {
     if let Some(path) = &args.save {
         output::write_text(path, &runs.table)?;
     }
-    let host = dumbwaiter_scenario::Host {
-        cpus: runs.cpus,
-        profile: Profile::Given(Arc::new(of_machine(&base, &runs))),
-        ..dumbwaiter_scenario::Host::default()
-    };
     let options = HostFitOptions {
-        host,
+        host: runs.host(&base),
         devices: runs.devices,
         figures: Vec::new(),
         parameters: args.parameters.clone(),
@@ -127,20 +121,10 @@ fn of_this_machine(args: &HostFit) -> Result<FittedHost> {
     unless_interrupted(found, &watched)
 }
 
-/// The profile from which a fit to this machine begins: its clock, threads and kernel.
-fn of_machine(base: &HostCosts, runs: &HostRuns) -> HostCosts {
-    HostCosts {
-        smt_from_cpus: if runs.smt { 2 } else { 0 },
-        cpu_scheduler: if runs.eevdf { CpuScheduler::Eevdf } else { CpuScheduler::Cfs },
-        power: None,
-        ..base.at(runs.mhz.unwrap_or(base.mhz))
-    }
-}
-
 fn of_published(args: &HostFit) -> Result<FittedHost> {
     let options = HostFitOptions {
         host: host(Some(&args.like), args.cpus)?,
-        devices: args.device.iter().map(|text| device_of(text)).collect::<Result<_>>()?,
+        devices: args.device.iter().map(|text| device_of(text)).collect::<Result<_, _>>()?,
         figures: args.figure.clone(),
         parameters: args.parameters.clone(),
         scheduler: args.scheduler.clone(),

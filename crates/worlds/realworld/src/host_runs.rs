@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use dumbwaiter_linux::process::end_with_us;
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::{Roots, file};
 use dumbwaiter_measure::median;
+use dumbwaiter_scenario::{CpuScheduler, Host, HostCosts, Profile};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -61,6 +63,19 @@ pub struct HostRuns {
     pub eevdf: bool,
     /// The machine, the device and what could not be measured.
     pub notes: Vec<String>,
+}
+
+impl HostRuns {
+    /// The machine with the costs of `base`, from which a fit begins: its CPUs, clock, threads and kernel.
+    pub fn host(&self, base: &HostCosts) -> Host {
+        let costs = HostCosts {
+            smt_from_cpus: if self.smt { 2 } else { 0 },
+            cpu_scheduler: if self.eevdf { CpuScheduler::Eevdf } else { CpuScheduler::Cfs },
+            power: None,
+            ..base.at(self.mhz.unwrap_or(base.mhz))
+        };
+        Host { cpus: self.cpus, profile: Profile::Given(Arc::new(costs)), ..Host::default() }
+    }
 }
 
 /// A case to run.

@@ -1,4 +1,4 @@
-//! The host of a measurement.
+//! The host and the drive of a measurement, as they are named.
 
 use std::path::Path;
 
@@ -25,6 +25,20 @@ pub fn host(text: Option<&str>, cpus: Option<u16>) -> Result<Host, MeasuredError
     }
     host.cpus = cpus.unwrap_or(host.cpus);
     Ok(host)
+}
+
+/// The model of a drive that `text` names: `MODEL`, or `FIGURE=MODEL` for one figure. A model may have settings, which have a `=` behind a
+/// `?`.
+///
+/// # Errors
+/// A model that there is not.
+pub fn device_of(text: &str) -> Result<(Option<String>, String), MeasuredError> {
+    let (figure, model) = match text.split_once('=') {
+        Some((figure, model)) if !figure.contains('?') => (Some(figure.to_owned()), model),
+        _ => (None, text),
+    };
+    dumbwaiter_devices::load(model).map_err(|error| MeasuredError::Nothing(error.to_string()))?;
+    Ok((figure, model.to_owned()))
 }
 
 /// A file with a `[host]` section, or one that is a profile.

@@ -40,7 +40,7 @@ pub use error_table::error_table;
 pub use fit::{
     FitOptions, FittedDevice, FittedHost, FittedParameter, HostFitOptions, KEPT_BACK, fit, fit_host, fit_host_to_table,
 };
-pub use host::host;
+pub use host::{device_of, host};
 pub use kind::LoadKind;
 pub use summary::{Errors, Group, MeasuredSummary, Order};
 pub use verdicts::{CaseVerdict, Outcome};

@@ -143,7 +143,9 @@ fn advice_changes_nothing() {
         let options = RunOptions { act: false, once: true };
         let summary = run(&config, options, &Arc::new(AtomicBool::new(false)), &mut |_| ()).unwrap();
         let last = summary.status.devices[0].last_decision.as_ref().unwrap();
-        assert!(last.measured.iops > 0.0 && last.measured.arrivals_seen > 0, "{last:?}");
+        // A busy machine may lose the events of a whole period; it says so then.
+        let heard = last.measured.arrivals_seen > 0 || last.measured.lost_events > 0;
+        assert!(last.measured.iops > 0.0 && heard, "{last:?}");
         assert!(load.join().unwrap());
     });
     assert_eq!(settings(&queue), before);
