@@ -31,7 +31,7 @@ impl BlockLayer {
         } else {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             if self.known_to_scheduler(id) && self.scheduler.complete(id, &ctx) {
-                self.hw.run_all();
+                self.hw.run_all(|hw| self.scheduler.has_work(hw));
             }
             self.controllers_see_completion(now, id);
             if self.requests[id].sequence == Sequence::NONE {
@@ -48,7 +48,7 @@ impl BlockLayer {
         if self.tags.drivers.len() == 1 {
             self.hw.run_others(hw);
         }
-        self.hw.run_starved();
+        self.hw.run_starved(|hw| self.scheduler.has_work(hw));
         if self.some_leave() {
             self.give_up_ids(now);
         }

@@ -164,7 +164,7 @@ impl BlockLayer {
         for driver in &mut self.tags.drivers {
             driver.depth = depth;
         }
-        self.hw.run_starved();
+        self.hw.run_starved(|hw| self.scheduler.has_work(hw));
         self.depth_changed(now);
     }
 

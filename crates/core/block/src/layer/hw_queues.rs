@@ -52,7 +52,7 @@ pub(super) struct HwQueues {
     map: QueueMap,
     /// A request could not be sent because the device had no place: the next completion runs all hardware queues.
     pub(super) starved: bool,
-    /// The hardware queue that was the first when all were run.
+    /// The hardware queue that was the first when several were run.
     first: usize,
     /// Those to be served.
     pub(super) runnable: VecDeque<u16>,
@@ -103,29 +103,35 @@ impl HwQueues {
         }
     }
 
-    /// Marks all hardware queues, each time another one first.
-    pub(super) fn run_all(&mut self) {
-        let queues = self.queues.len();
-        self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        for hw in (self.first..queues).chain(0..self.first) {
-            self.run(hw);
+    /// Marks the hardware queues that `wants` names, of which each time another one is the first: what it waits for may be enough
+    /// for one only.
+    fn run_in_turn(&mut self, wants: impl Fn(usize, &mut HwQueue) -> bool) {
+        let (queues, before) = (self.queues.len(), self.first);
+        let mut first = None;
+        for hw in (before + 1..queues).chain(0..(before + 1).min(queues)) {
+            if wants(hw, &mut self.queues[hw]) {
+                first.get_or_insert(hw);
+                self.run(hw);
+            }
         }
+        self.first = first.unwrap_or(before);
+    }
+
+    /// Marks all hardware queues that have something to send, by themselves or in the scheduler.
+    pub(super) fn run_all(&mut self, in_scheduler: impl Fn(usize) -> bool) {
+        self.run_in_turn(|hw, queue| !queue.ready.is_empty() || !queue.direct.is_empty() || in_scheduler(hw));
     }
 
     /// The device may have a place again: those that found none try.
-    pub(super) fn run_starved(&mut self) {
+    pub(super) fn run_starved(&mut self, in_scheduler: impl Fn(usize) -> bool) {
         if std::mem::take(&mut self.starved) {
-            self.run_all();
+            self.run_all(in_scheduler);
         }
     }
 
     /// A tag that hardware queues share was freed: those that stopped for one try again.
     pub(super) fn run_others(&mut self, freed: usize) {
-        for hw in 0..self.queues.len() {
-            if hw != freed && std::mem::take(&mut self[hw].restart) {
-                self.run(hw);
-            }
-        }
+        self.run_in_turn(|hw, queue| hw != freed && std::mem::take(&mut queue.restart));
     }
 
     /// Asks the scheduler again at this time; not by a timer if it is [`Nanos::MAX`], for then only an arrival or a completion helps.

@@ -104,6 +104,6 @@ impl BlockLayer {
     pub(super) fn schedule_event(&mut self, now: Nanos, event: Event) {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.scheduler.event(event, &ctx);
-        self.hw.run_all();
+        self.hw.run_all(|hw| self.scheduler.has_work(hw));
     }
 }

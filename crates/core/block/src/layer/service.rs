@@ -204,6 +204,6 @@ impl BlockLayer {
             self.scheduler.requeued(id, &ctx);
         }
         self.queue(now, id, Place::Head, false);
-        self.hw.run_all();
+        self.hw.run_all(|hw| self.scheduler.has_work(hw));
     }
 }

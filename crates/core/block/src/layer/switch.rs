@@ -101,7 +101,7 @@ impl BlockLayer {
             }
         }
         self.controllers_see_exchange(now);
-        self.hw.run_all();
+        self.hw.run_all(|hw| self.scheduler.has_work(hw));
     }
 
     /// Requests in the scheduler or on their way past it, in order of arrival. Those that went before others stay last, so that

@@ -26,6 +26,7 @@ impl DeviceParams for Params {
     ];
 
     fn slow_down(&mut self) {
+        self.firmware_read_us *= self.slowest_drive;
         self.firmware_further_us *= self.slowest_drive;
     }
 

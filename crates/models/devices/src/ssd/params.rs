@@ -94,7 +94,7 @@ pub struct Params {
     pub reads_per_program: f64,
     /// Serial firmware time of each 4 KiB of a read but the first, as its data arrives from the flash, µs.
     pub firmware_further_us: f64,
-    /// Of several drives of this model behind one host the slowest one's `firmware_further_us`, relative to the others'.
+    /// Of several drives of this model behind one host the slowest one's firmware times of reads, relative to the others'.
     pub slowest_drive: f64,
     /// Latency that a read of more than 4 KiB has in addition, µs.
     pub latency_large_read_us: f64,
@@ -191,7 +191,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "slowest_drive",
         expect: Expect::Num(1.0, 10.0),
-        about: "firmware_further_us of the slowest of several drives / of the others",
+        about: "firmware times of reads, of the slowest of several drives / of the others",
     },
     Key {
         name: "latency_large_read_us",

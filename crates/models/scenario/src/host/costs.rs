@@ -21,6 +21,12 @@ pub struct HostCosts {
     /// Extra cost per KiB of the I/O.
     #[serde(rename = "sub_per_kib_ns")]
     pub sub_per_kib: u64,
+    /// Extra cost of any I/O for each KiB beyond the first 4: pages that are mapped and listed for the driver.
+    #[serde(rename = "further_per_kib_ns", default)]
+    pub further_per_kib: u64,
+    /// Extra cost of an I/O to another drive than the one before on this CPU, whose queues are not in the cache.
+    #[serde(rename = "other_drive_ns", default)]
+    pub other_drive: u64,
     /// System call alone, and one more I/O in the same call: a thread that did not sleep.
     #[serde(rename = "syscall_ns")]
     pub syscall: u64,
@@ -190,8 +196,12 @@ impl HostCosts {
 
     /// Changes each segment of work.
     fn each_of_work(&mut self, change: impl Fn(u64) -> u64) {
-        let HostCosts { u_out, sub, sub_per_kib, syscall, issue, cpl, cpl_warm, irq, irq_warm, .. } = self;
-        for ns in [u_out, sub, sub_per_kib, syscall, issue, cpl, cpl_warm, irq, irq_warm] {
+        let HostCosts { u_out, sub, sub_per_kib, further_per_kib, other_drive, .. } = self;
+        for ns in [u_out, sub, sub_per_kib, further_per_kib, other_drive] {
+            *ns = change(*ns);
+        }
+        let HostCosts { syscall, issue, cpl, cpl_warm, irq, irq_warm, .. } = self;
+        for ns in [syscall, issue, cpl, cpl_warm, irq, irq_warm] {
             *ns = change(*ns);
         }
         let HostCosts { poll_gap, timer, timer_irq, sqpoll, reap, .. } = self;

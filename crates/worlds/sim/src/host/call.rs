@@ -128,7 +128,7 @@ impl Host {
         let path = match self.completion {
             Completion::Sqpoll => self.profile.sqpoll[0] + self.profile.sqpoll[1],
             _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2 + call_away,
-        };
+        } + self.further(cpu, sectors, drive);
         let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
         let hooks = self.hook(cpu, op, cold);
         let (start, arrival) = self.call(cpu, now, before, path, (1, hooks), (drive, waits));
@@ -136,8 +136,15 @@ impl Host {
         (Nanos(start + before), arrival)
     }
 
+    /// What the pages of a large I/O cost, and another drive than the last.
+    fn further(&mut self, cpu: usize, sectors: u32, drive: u8) -> u64 {
+        let before = std::mem::replace(&mut self.cpus[cpu].sent_to, drive);
+        let other = if before == drive { 0 } else { self.profile.other_drive };
+        self.profile.further_per_kib * u64::from(sectors.saturating_sub(8)) / 2 + other
+    }
+
     /// Submits a batch by one system call, after `more` ns of reaping completions; returns the time of the first call
-    /// and when the I/Os are in the block layer. `ops` are its operations; `away`: what the turn costs more after a sleep; `drive`: that
+    /// and when the I/Os are in the block layer. `ios` are their operations, sectors and drives; `away`: what the turn costs more after a sleep; `drive`: that
     /// of the first, whose lock stands for those of all; `waits`: the thread has the CPU for itself, so that it may wait for the scheduler's lock.
     #[allow(clippy::too_many_arguments)]
     pub fn submit_batch(
@@ -146,7 +153,7 @@ impl Host {
         now: Nanos,
         more: u64,
         cold: bool,
-        ops: impl Iterator<Item = Op>,
+        ios: impl Iterator<Item = (Op, u32, u8)>,
         away: u64,
         (drive, waits): (u8, bool),
     ) -> (Nanos, Arrival) {
@@ -158,14 +165,14 @@ impl Host {
             _ if cold => (p.sub - p.issue.min(p.sub), p.issue),
             _ => (p.syscall, p.issue),
         };
-        let (mut path, mut hooks, mut ios) = (first + more + call_away, 0, 0);
-        for op in ops {
-            ios += 1;
-            path += issue;
+        let (mut path, mut hooks, mut count) = (first + more + call_away, 0, 0);
+        for (op, sectors, to) in ios {
+            count += 1;
+            path += issue + self.further(cpu, sectors, to);
             hooks += self.hook(cpu, op, cold);
         }
-        let user = u_out * u64::from(ios) + user_away;
-        let (start, arrival) = self.call(cpu, now, user, path, (ios, hooks), (drive, waits));
+        let user = u_out * u64::from(count) + user_away;
+        let (start, arrival) = self.call(cpu, now, user, path, (count, hooks), (drive, waits));
         (Nanos(start + more + u_out + user_away), arrival)
     }
 }

@@ -43,6 +43,8 @@ struct Cpu {
     /// The drive whose scheduler's lock its call goes through, and its waits for that.
     drive: u8,
     lock_wait: u64,
+    /// The drive to which it sent an I/O last.
+    sent_to: u8,
 }
 
 /// Where CPU time went.

@@ -90,9 +90,9 @@ pub(super) fn submit_prepared(run: &mut Run<'_>, thread: u32) {
     state.asleep = false;
     let slots = &run.slots;
     let drive = state.prepared.front().map_or(0, |slot| slots[*slot].drive);
-    let ops = state.prepared.iter().map(|slot| slots[*slot].io.op);
+    let ios = state.prepared.iter().map(|slot| &slots[*slot]).map(|slot| (slot.io.op, slot.io.sectors, slot.drive));
     let cpu = state.cpu;
-    let (called, arrival) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ops, away, (drive, waits));
+    let (called, arrival) = run.cpus.host.submit_batch(cpu, run.now, more, cold, ios, away, (drive, waits));
     if state.closed {
         for slot in &state.prepared {
             run.slots[*slot].submit = called;
