@@ -504,4 +504,30 @@ mod tests {
             assert!(served.iter().zip(&waiting).all(|(n, waited)| *n > 0 || *waited == 0), "{served:?} {waiting:?}");
         }
     }
+
+    /// Five of ten hardware queues wait, and the first that runs takes what came back: each of the five is the first equally often.
+    #[test]
+    fn queues_that_wait_for_tokens_take_turns() {
+        use dumbwaiter_block::{BlockLayer, Config, Io, Tenants};
+        let setup = Setup { cpus: 10, hw_queues: 10, device_depth: 10_230, nr_requests: 2048, ..Setup::default() };
+        let config = Config { setup, ..Config::default() };
+        let mut layer = BlockLayer::new(config, Box::new(Kyber::new(setup)) as Box<dyn Scheduler>, Tenants::default());
+        let now = Nanos::ZERO;
+        for n in 0..5 * 1000 {
+            layer.submit(now, Io { cpu: (n % 5) as u16, sector: n * 1000, sectors: 8, ..Io::default() }, None);
+        }
+        let mut sent: Vec<RequestId> = std::iter::from_fn(|| layer.poll(now)).collect();
+        let mut served = [0; 10];
+        for _ in 0..5 * 40 {
+            for id in sent.drain(..8) {
+                layer.complete(now, id, Ok(()), &mut Vec::new());
+            }
+            let more: Vec<RequestId> = std::iter::from_fn(|| layer.poll(now)).collect();
+            for id in &more {
+                served[usize::from(layer.hw_queue(*id))] += 1;
+            }
+            sent.extend(more);
+        }
+        assert_eq!(served, [320, 320, 320, 320, 320, 0, 0, 0, 0, 0]);
+    }
 }

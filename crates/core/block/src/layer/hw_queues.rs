@@ -114,7 +114,7 @@ impl HwQueues {
                 self.run(hw);
             }
         }
-        self.first = first.unwrap_or(before);
+        self.first = first.unwrap_or(if before + 1 < queues { before + 1 } else { 0 });
     }
 
     /// Marks all hardware queues that have something to send, by themselves or in the scheduler.
@@ -180,5 +180,39 @@ impl IndexMut<usize> for HwQueues {
     #[inline(always)]
     fn index_mut(&mut self, hw: usize) -> &mut HwQueue {
         &mut self.queues[hw]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Setup;
+
+    /// What comes back may be enough for one queue: each of those that wait is the first in turn, whatever others do.
+    #[test]
+    fn queues_that_wait_are_first_in_turn() {
+        let setup = Setup { cpus: 6, hw_queues: 6, ..Setup::default() };
+        let mut hw = HwQueues::new(6, setup.queue_map());
+        let mut firsts = Vec::new();
+        for _ in 0..6 {
+            for waiting in [0, 1, 4] {
+                hw[waiting].restart = true;
+            }
+            hw.run_others(5);
+            firsts.push(hw.runnable[0]);
+            while !hw.runnable.is_empty() {
+                hw.end_run();
+            }
+        }
+        assert_eq!(firsts, [1, 4, 0, 1, 4, 0]);
+        for _ in 0..3 {
+            hw.run_all(|queue| queue >= 4);
+            firsts.push(hw.runnable[0]);
+            assert_eq!(hw.runnable.len(), 2, "those without anything to send are left alone");
+            while !hw.runnable.is_empty() {
+                hw.end_run();
+            }
+        }
+        assert_eq!(firsts[6..], [4, 5, 4]);
     }
 }

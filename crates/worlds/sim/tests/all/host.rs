@@ -8,8 +8,12 @@ use dumbwaiter_sim::Prepared;
 
 /// Random 4 KiB reads on a drive that takes 20 us for each and any number of them, on the machine of the NVMe study.
 fn run(scheduler: &str, cpus: u16, processes: u32, depth: u32, more: &str) -> RunResult {
+    run_of(scheduler, cpus, (processes, 1), depth, &format!("bs = \"4k\"\n{more}"))
+}
+
+fn run_of(scheduler: &str, cpus: u16, (processes, drives): (u32, u32), depth: u32, more: &str) -> RunResult {
     let text = format!(
-        "duration = \"20ms\"\nwarmup = \"10ms\"\n[host]\ncpus = {cpus}\nprofile = \"icpe24\"\n[[task]]\nname = \"t\"\ncount = {processes}\nrw = \"randread\"\nbs = \"4k\"\niodepth = {depth}\nnorandommap = true\n{more}"
+        "duration = \"20ms\"\nwarmup = \"10ms\"\ndrives = {drives}\n[host]\ncpus = {cpus}\nprofile = \"icpe24\"\n[[task]]\nname = \"t\"\ncount = {processes}\nrw = \"randread\"\niodepth = {depth}\nnrfiles = {drives}\nnorandommap = true\n{more}"
     );
     let scenario = Scenario::from_toml(&text, "test").unwrap();
     scenario.validate(&|_| Ok(()), &|_| Ok(())).unwrap();
@@ -53,6 +57,16 @@ fn rings_make_a_call_for_each_io_unless_they_are_told_otherwise() {
     assert!((cpu_us(&deep) - 2.68).abs() < 0.1, "{}", cpu_us(&deep));
     let batched = run("none", 1, 1, 128, "iodepth_batch = 16\niodepth_batch_complete_min = 16\n");
     assert!(cpu_us(&batched) < cpu_us(&deep) - 0.3, "{} {}", cpu_us(&batched), cpu_us(&deep));
+}
+
+/// `icpe24`: 28 ns for each KiB of a read beyond 4, 150 ns for another drive than the last.
+#[test]
+fn large_reads_and_other_drives_cost_cpu_time() {
+    let of = |bs: &str, drives: u32| cpu_us(&run_of("none", 1, (1, drives), 128, &format!("bs = \"{bs}\"\n")));
+    let (small, half) = (of("4k", 1), of("2k", 1));
+    assert!((small - half).abs() < 0.01, "{small} {half}");
+    assert!((of("64k", 1) - small - 1.68).abs() < 0.1, "{} {small}", of("64k", 1));
+    assert!((of("4k", 4) - small - 0.15).abs() < 0.03, "{} {small}", of("4k", 4));
 }
 
 /// The thread that has used least CPU time runs next, so a turn that interrupts made long is paid back by all others' turns: the tail
