@@ -107,7 +107,7 @@ pub(crate) fn measured<'py>(
     given.0.rest()?;
     fitted(py, move |control| {
         let found = fitting::measured(&source, &options, &world, control)?;
-        Ok(found.entries().into_iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect::<Vec<_>>())
+        serde_json::to_value(found.entries()).map_err(|error| MeasuredError::Nothing(error.to_string()))
     })
 }
 

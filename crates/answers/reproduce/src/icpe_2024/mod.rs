@@ -29,7 +29,7 @@ pub(crate) const PAPER: Paper = Paper {
     chosen: &[
         Chosen {
             name: "drive-and-host",
-            what: "the reads of `ssd:980pro-1tb` and the parts of an I/O of `icpe24`, fitted to figure 1; another drive than the last 150 ns and a large read 28 ns a KiB more, from it too",
+            what: "the reads of `ssd:980pro-1tb` and the parts of an I/O of `icpe24`, fitted to figure 1; another drive than the last 150 ns more, from it too; a large read 28 ns a KiB more, from it beside figure 2",
             without: "figure 1 is no prediction; all other figures use the same constants",
         },
         Chosen {

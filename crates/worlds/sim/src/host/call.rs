@@ -144,8 +144,9 @@ impl Host {
     }
 
     /// Submits a batch by one system call, after `more` ns of reaping completions; returns the time of the first call
-    /// and when the I/Os are in the block layer. `ios` are their operations, sectors and drives; `away`: what the turn costs more after a sleep; `drive`: that
-    /// of the first, whose lock stands for those of all; `waits`: the thread has the CPU for itself, so that it may wait for the scheduler's lock.
+    /// and when the I/Os are in the block layer. `ios` are their operations, sectors and drives; `away`: what the turn costs more
+    /// after a sleep; `drive`: that of the first, whose lock stands for those of all; `waits`: the thread has the CPU for itself, so
+    /// that it may wait for the scheduler's lock.
     #[allow(clippy::too_many_arguments)]
     pub fn submit_batch(
         &mut self,
