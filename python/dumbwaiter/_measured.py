@@ -62,7 +62,7 @@ def measured(
         Bad input, named in the text. What cannot be run is in the rows, with the reason.
     """
     files = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    keywords = {
+    keywords: Dict[str, object] = {
         "devices": _models(devices),
         "host": _text(host),
         "cpus": cpus,
@@ -123,8 +123,8 @@ def fit_device(
     DeviceError
         The drive failed.
     """
-    survey = {"length": length, "destroy": _text(destroy)}
-    published = {
+    survey: Dict[str, object] = {"length": length, "destroy": _text(destroy)}
+    published: Dict[str, object] = {
         "like": _text(like),
         "figures": _names("figures", figures),
         "parameters": _names("parameters", parameters),
@@ -187,9 +187,9 @@ def fit_host(
     DeviceError
         A run failed.
     """
-    both = {"parameters": _names("parameters", parameters), "like": _text(like), "name": name, "jobs": jobs}
-    here = {"length": length, "rounds": rounds}
-    published = {
+    both: Dict[str, object] = {"parameters": _names("parameters", parameters), "like": _text(like), "name": name, "jobs": jobs}
+    here: Dict[str, object] = {"length": length, "rounds": rounds}
+    published: Dict[str, object] = {
         "devices": None if devices is None else _models(devices),
         "figures": _names("figures", figures),
         "cpus": cpus,
@@ -224,7 +224,7 @@ def _text(path: Optional[_Path]) -> Optional[str]:
     return None if path is None else os.fspath(path)
 
 
-def _without(keywords: Dict[str, Any], needs: str) -> None:
+def _without(keywords: Dict[str, object], needs: str) -> None:
     for name, value in keywords.items():
         if value is not None:
             raise InputError(f"{name}: expected only with {needs}")
