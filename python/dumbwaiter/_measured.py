@@ -61,7 +61,6 @@ def measured(
     InputError
         Bad input, named in the text. What cannot be run is in the rows, with the reason.
     """
-    files = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     keywords: Dict[str, object] = {
         "devices": _models(devices),
         "host": _text(host),
@@ -74,7 +73,7 @@ def measured(
         "scheduler": scheduler,
         "jobs": jobs,
     }
-    return _native.measured(",".join(os.fspath(file) for file in files), keywords)
+    return _native.measured(",".join(_sources(source)), keywords)
 
 
 def fit_device(

@@ -131,7 +131,9 @@ impl HwQueues {
 
     /// A tag that hardware queues share was freed: those that stopped for one try again.
     pub(super) fn run_others(&mut self, freed: usize) {
-        self.run_in_turn(|hw, queue| hw != freed && std::mem::take(&mut queue.restart));
+        if self.queues.iter().any(|queue| queue.restart) {
+            self.run_in_turn(|hw, queue| hw != freed && std::mem::take(&mut queue.restart));
+        }
     }
 
     /// Asks the scheduler again at this time; not by a timer if it is [`Nanos::MAX`], for then only an arrival or a completion helps.

@@ -128,7 +128,7 @@ impl Host {
         let path = match self.completion {
             Completion::Sqpoll => self.profile.sqpoll[0] + self.profile.sqpoll[1],
             _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2 + call_away,
-        } + self.further(cpu, sectors, drive);
+        } + self.extra_work(cpu, sectors, drive);
         let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
         let hooks = self.hook(cpu, op, cold);
         let (start, arrival) = self.call(cpu, now, before, path, (1, hooks), (drive, waits));
@@ -136,8 +136,8 @@ impl Host {
         (Nanos(start + before), arrival)
     }
 
-    /// What the pages of a large I/O cost, and another drive than the last.
-    fn further(&mut self, cpu: usize, sectors: u32, drive: u8) -> u64 {
+    /// What an I/O costs more, ns: the pages of a large one, and another drive than the last.
+    fn extra_work(&mut self, cpu: usize, sectors: u32, drive: u8) -> u64 {
         let before = std::mem::replace(&mut self.cpus[cpu].sent_to, drive);
         let other = if before == drive { 0 } else { self.profile.other_drive };
         self.profile.further_per_kib * u64::from(sectors.saturating_sub(8)) / 2 + other
@@ -169,7 +169,7 @@ impl Host {
         let (mut path, mut hooks, mut count) = (first + more + call_away, 0, 0);
         for (op, sectors, to) in ios {
             count += 1;
-            path += issue + self.further(cpu, sectors, to);
+            path += issue + self.extra_work(cpu, sectors, to);
             hooks += self.hook(cpu, op, cold);
         }
         let user = u_out * u64::from(count) + user_away;
