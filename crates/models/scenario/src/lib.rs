@@ -31,7 +31,7 @@ use dumbwaiter_workloads::generate::Mix;
 pub use change::{IoCostChange, SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use file::{TEXT_BYTES_MAX, read_text};
-pub use host::{CacheSize, Cooling, CpuScheduler, Host, HostCosts, LockCost, Profile, SchedulerNs};
+pub use host::{Affinity, CacheSize, Cooling, CpuScheduler, Host, HostCosts, LockCost, Profile, SchedulerNs};
 pub use kernel::Kernel;
 pub use rows::Rows;
 pub use scheduler::SchedulerSpec;

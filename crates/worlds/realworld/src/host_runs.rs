@@ -59,8 +59,8 @@ pub struct HostRuns {
     pub mhz: Option<u32>,
     /// Two CPUs share a core.
     pub smt: bool,
-    /// The kernel shares CPUs as Linux does from 6.6 on.
-    pub eevdf: bool,
+    /// The release of its kernel.
+    pub kernel: String,
     /// The machine, the device and what could not be measured.
     pub notes: Vec<String>,
 }
@@ -70,7 +70,8 @@ impl HostRuns {
     pub fn host(&self, base: &HostCosts) -> Host {
         let costs = HostCosts {
             smt_from_cpus: if self.smt { 2 } else { 0 },
-            cpu_scheduler: if self.eevdf { CpuScheduler::Eevdf } else { CpuScheduler::Cfs },
+            cpu_scheduler: if since_6_6(&self.kernel) { CpuScheduler::Eevdf } else { CpuScheduler::Cfs },
+            kernel: Some(self.kernel.clone()),
             power: None,
             ..base.at(self.mhz.unwrap_or(base.mhz))
         };
@@ -270,7 +271,7 @@ fn measure(
         cpus,
         mhz: mhz(),
         smt: file::read_some(Path::new("/sys/devices/system/cpu/smt/active")).is_some_and(|text| text.trim() == "1"),
-        eevdf: since_6_6(&machine.kernel),
+        kernel: machine.kernel,
         notes,
     })
 }

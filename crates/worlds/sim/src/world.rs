@@ -42,11 +42,12 @@ impl Simulator {
         self
     }
 
-    fn choice(&self, scheduler: &SchedulerSpec) -> Result<Choice, ChoiceError> {
+    /// The scheduler; `kernel`: the release that the host runs, if it is known.
+    fn choice(&self, scheduler: &SchedulerSpec, kernel: Option<&str>) -> Result<Choice, ChoiceError> {
         let text = scheduler.to_string();
         match self.own.get(&text) {
             Some((like, factory)) => Ok(Choice::own(&text, like, Arc::clone(factory))),
-            None => Choice::parse_stack(&text),
+            None => Choice::parse_stack(&text).map(|choice| kernel.into_iter().fold(choice, Choice::on_kernel)),
         }
     }
 
@@ -86,7 +87,7 @@ impl World for Simulator {
                 costs.name
             )));
         }
-        self.choice(&cell.scheduler).map_err(|e| Refusal(e.to_string()))?;
+        self.choice(&cell.scheduler, costs.kernel.as_deref()).map_err(|e| Refusal(e.to_string()))?;
         let model = self.model(&cell.device)?;
         let cpus = u64::from(scenario.host.cpus.max(1));
         let queues = u64::from(scenario.host.hw_queues.unwrap_or(model.facts().queues)).clamp(1, cpus);
@@ -105,7 +106,8 @@ impl World for Simulator {
         };
         let model = self.model(&cell.device).map_err(Failure::refused)?;
         let (model, grown) = grown(model, load.grown_sectors())?;
-        let choice = self.choice(&cell.scheduler).map_err(Failure::refused)?;
+        let costs = load.scenario().host.profile.costs().map_err(Failure::refused)?;
+        let choice = self.choice(&cell.scheduler, costs.kernel.as_deref()).map_err(Failure::refused)?;
         let mut result =
             run(load, &model, &choice, cell.completion, cell.replicate, control).map_err(Failure::refused)?;
         let (depth, wanted) = (model.facts().depth, load.scenario().queue_depth.unwrap_or(0));

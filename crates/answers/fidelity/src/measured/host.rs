@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dumbwaiter_scenario::{Host, Profile, Scenario};
+use dumbwaiter_scenario::{Affinity, Host, Profile, Scenario};
 
 use super::MeasuredError;
 use super::csv::read_text;
@@ -10,12 +10,17 @@ use super::csv::read_text;
 /// CPUs of a host of which nothing is said: those of the machine of the one study that is in such a table.
 const CPUS: u16 = 10;
 
+/// A host of which nothing is said but what an I/O costs there. Tasks that were given no CPU went where the kernel put them.
+fn of_costs(profile: Profile) -> Host {
+    Host { cpus: CPUS, affinity: Affinity::Free, profile, ..Host::default() }
+}
+
 /// The host that `text` describes: the name of a profile, a file with a `[host]` section as scenarios have it, or a file that is a profile.
 ///
 /// # Errors
 /// A file that cannot be read, or a key of it that is wrong.
 pub fn host(text: Option<&str>, cpus: Option<u16>) -> Result<Host, MeasuredError> {
-    let mut host = Host { cpus: CPUS, ..Host::default() };
+    let mut host = of_costs(Profile::default());
     if let Some(name) = text {
         host.profile = Profile::Named(name.to_owned());
         if host.profile.file().is_some() {
@@ -47,12 +52,13 @@ fn of_file(path: &Path) -> Result<Host, MeasuredError> {
     let refused = |error: dumbwaiter_scenario::Error| MeasuredError::Nothing(error.to_string());
     if !text.lines().any(|line| line.trim() == "[host]") {
         let profile = Profile::from_toml(&text, &name).map_err(refused)?;
-        return Ok(Host { cpus: CPUS, profile, ..Host::default() });
+        return Ok(of_costs(profile));
     }
     let mut scenario = Scenario::from_toml(&text, &name).map_err(refused)?;
     let beside = path.parent().unwrap_or(Path::new(""));
     scenario.resolve(&|own| dumbwaiter_scenario::read_text(&beside.join(own)), &|_| None).map_err(refused)?;
-    let says_cpus = text.lines().any(|line| line.trim_start().starts_with("cpus"));
-    let cpus = if says_cpus { scenario.host.cpus } else { CPUS };
-    Ok(Host { cpus, ..scenario.host })
+    let says = |key| text.lines().any(|line| line.trim_start().starts_with(key));
+    let cpus = if says("cpus") { scenario.host.cpus } else { CPUS };
+    let affinity = if says("affinity") { scenario.host.affinity } else { Affinity::Free };
+    Ok(Host { cpus, affinity, ..scenario.host })
 }

@@ -48,12 +48,12 @@ impl Ssd {
 
     /// Fetches a command, if the controller has room for it.
     fn fetch(&mut self, task: u32, now: Nanos) {
+        let Some(command) = self.tasks[task as usize].command else { return };
         if self.active >= self.slots {
-            self.unfetched.push_back(task);
+            self.unfetched.push(command.queue, task);
             return;
         }
         self.active += 1;
-        let Some(command) = self.tasks[task as usize].command else { return };
         match command.op {
             Op::Read => self.read(task, &command, now),
             Op::Write | Op::WriteZeroes => self.write(task, &command, now),
@@ -69,7 +69,7 @@ impl Ssd {
     /// A command has left the controller.
     pub(super) fn leave(&mut self, now: Nanos) {
         self.active -= 1;
-        if let Some(task) = self.unfetched.pop_front() {
+        if let Some(task) = self.unfetched.pop() {
             self.fetch(task, now);
         }
     }
@@ -327,7 +327,7 @@ impl Ssd {
 
     /// A flush that is not queued begins once all other commands have ended, at the earliest at `at`.
     fn begin_barrier(&mut self, at: Nanos) {
-        let others = self.unresolved - self.behind.len() as u32 - self.unfetched.len() as u32;
+        let others = self.unresolved - self.behind.len() as u32 - self.unfetched.len();
         if let Some(barrier) = &mut self.barrier
             && !barrier.began
             && others == 1

@@ -12,6 +12,7 @@
 //! - A partial 4 KiB unit costs what a whole one costs. Write-zeroes is a write without link time; discard and
 //!   secure erase unmap whole units.
 
+mod arbitration;
 mod buffer;
 mod calls;
 mod channel;
@@ -35,6 +36,7 @@ use std::collections::VecDeque;
 
 use dumbwaiter_block::Nanos;
 
+use self::arbitration::Unfetched;
 use self::events::Events;
 use self::flash::Flash;
 use self::ftl::UNIT;
@@ -89,7 +91,7 @@ pub struct Ssd {
     /// Commands that the controller works on at once, how many it does, and those that wait.
     slots: u32,
     active: u32,
-    unfetched: VecDeque<u32>,
+    unfetched: Unfetched,
     /// Of a drive that sends in order: the tasks from number `first_send` on, and whether each may use the link.
     in_order: bool,
     sends: VecDeque<(u32, bool)>,
@@ -144,7 +146,7 @@ impl Ssd {
             unresolved: 0,
             slots: if p.slots > 0.0 { p.slots as u32 } else { u32::MAX },
             active: 0,
-            unfetched: VecDeque::new(),
+            unfetched: Unfetched::default(),
             in_order: p.in_order,
             sends: VecDeque::new(),
             first_send: 0,

@@ -90,6 +90,9 @@ pub struct HostCosts {
     pub schedulers_percent: u64,
     /// How its kernel shares a CPU.
     pub cpu_scheduler: CpuScheduler,
+    /// The release of its kernel, such as 6.3; schedulers that differ by release are of this one. None: they are of the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// The machine whose power model gives its energy; none: energy is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power: Option<String>,

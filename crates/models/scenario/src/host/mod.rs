@@ -8,12 +8,32 @@ pub use self::cache::CacheSize;
 pub use self::costs::{Cooling, CpuScheduler, HostCosts, LockCost, SchedulerNs};
 pub use self::profile::Profile;
 
+/// Whether tasks that are given no CPU stay on one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Affinity {
+    /// Task i stays on CPU i, modulo their number.
+    #[default]
+    Pinned,
+    /// It begins there; one that is woken while another task has its CPU goes to the next idle one.
+    Free,
+}
+
+impl Affinity {
+    fn is_default(&self) -> bool {
+        *self == Affinity::default()
+    }
+}
+
 /// The host that the tasks run on.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
     /// Number of logical CPUs.
     pub cpus: u16,
+    /// Whether tasks without CPUs of their own stay on one.
+    #[serde(skip_serializing_if = "Affinity::is_default")]
+    pub affinity: Affinity,
     /// What an I/O costs its CPUs.
     pub profile: Profile,
     /// Two CPUs share a core; `None` for what the profile says.
@@ -74,6 +94,7 @@ impl Default for Host {
     fn default() -> Self {
         Host {
             cpus: 4,
+            affinity: Affinity::Pinned,
             profile: Profile::default(),
             smt: None,
             cpu_mhz: None,

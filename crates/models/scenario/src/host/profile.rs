@@ -219,6 +219,8 @@ fn check(table: &Table, known: &Table, within: &str) -> Result<(), Wrong> {
 fn in_range(key: &str, place: &str, value: &Value) -> Result<(), Wrong> {
     let (low, high) = match key {
         "name" | "base" | "cpu_scheduler" => return Ok(()),
+        "kernel" if value.as_str().is_some_and(is_release) => return Ok(()),
+        "kernel" => return Err(Wrong::at(key, format!("kernel = {value}: expected a release such as \"6.3\""))),
         "power" if value.as_str() == Some(POWER) => return Ok(()),
         "power" => return Err(Wrong::at(key, format!("power = {value}: expected {POWER:?}, or no such key"))),
         "mhz" => (100, 10_000),
@@ -232,6 +234,12 @@ fn in_range(key: &str, place: &str, value: &Value) -> Result<(), Wrong> {
         Some(number) if (low..=high).contains(&number) => Ok(()),
         _ => Err(Wrong::at(place, format!("{place} = {value}: expected a whole number from {low} to {high}"))),
     }
+}
+
+/// Are these two numbers with a dot between them, or the full name of a release?
+fn is_release(text: &str) -> bool {
+    let mut numbers = text.split(['.', '-']).map(|part| part.parse::<u32>().is_ok());
+    numbers.next() == Some(true) && numbers.next() == Some(true)
 }
 
 /// The line on which a key is set, whose place is as `lock.remote_ns`: the first with its name behind the head of its table.
@@ -356,6 +364,7 @@ mod tests {
                 "host.toml:6: schedulers.kyber.read_ns = -1: expected",
             ),
             ("base = \"free\"\nname = \"free\"\n", "host.toml:2: name: \"free\" is a shipped profile"),
+            ("base = \"free\"\nkernel = \"new\"\n", "host.toml:2: kernel = \"new\": expected a release such as \"6.3\""),
             ("base = \"free\"\npower = \"mine\"\n", "host.toml:2: power = \"mine\": expected \"r230\""),
             ("base = \"free\"\ncooling = 3\n", "host.toml:2: cooling = 3: expected a table"),
             (

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::validate::INSTANCES_MAX;
-use crate::{Scenario, Task, Work};
+use crate::{Affinity, Scenario, Task, Work};
 use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
 use dumbwaiter_controllers::TenantControls;
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
@@ -194,11 +194,12 @@ impl<'a> Builder<'a> {
     fn add(&mut self, to: &Instance<'_>, name: String, thread: Thread) {
         let cpus = self.host.cpus;
         let cpu = to.task.cpu_of(to.instance).map_or(self.threads.len() as u16 % cpus, |c| c % cpus);
+        let moves = self.scenario.host.affinity == Affinity::Free && to.task.cpu.is_empty();
         let task = self.tenants.add_task(to.tenant, to.ioprio);
         self.task_specs.push(TaskSpec { name, tenant: to.tenant, focus: to.task.focus.then(|| to.task.name.clone()) });
         change::of_task(&mut self.changes, to.task, self.threads.len() as u32, |name| self.ids[name]);
         let (tenant, ioprio, stage, start) = (to.tenant, to.ioprio, to.task.stage, to.task.start);
-        self.threads.push(Thread { tenant, task, ioprio, cpu, stage, start, deadline: to.deadline, ..thread });
+        self.threads.push(Thread { tenant, task, ioprio, cpu, moves, stage, start, deadline: to.deadline, ..thread });
     }
 
     fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {

@@ -222,6 +222,11 @@ impl RunningLoad {
         }
     }
 
+    /// A thread has gone on on another CPU, from which its next I/Os come.
+    pub fn moved(&mut self, thread: u32, cpu: u16) {
+        self.threads[thread as usize].thread.cpu = cpu;
+    }
+
     /// An I/O of a thread completed; `number` is that of its task in the workload.
     #[inline]
     pub fn completed(&mut self, thread: u32, now: Nanos, number: u16, latency: Nanos) {

@@ -84,6 +84,8 @@ pub struct Thread {
     pub mode: Mode,
     /// The CPU that it runs on.
     pub cpu: u16,
+    /// Woken while another thread runs there, it goes on on a CPU that is idle.
+    pub moves: bool,
     /// Closed loop: the next I/O follows a completion. Otherwise the workload sets arrival times (open loop).
     pub closed: bool,
     /// It starts when all threads of lower stages have ended.
@@ -106,6 +108,7 @@ impl Thread {
             depth: 1,
             mode: Mode::Each,
             cpu: 0,
+            moves: false,
             closed: true,
             stage: 0,
             start: Nanos::ZERO,

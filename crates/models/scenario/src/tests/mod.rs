@@ -234,7 +234,7 @@ fn errors_show_the_line() {
     shows(
         "[host]\ncpu = 3\n",
         2,
-        "unknown key `cpu`; did you mean `cpus`? known: cpus, profile, smt, cpu_mhz, ring_sleeps, hw_queues, hz, page_cache, dirty_ratio, dirty_bytes, dirty_background_ratio, dirty_background_bytes, dirty_expire_centisecs, dirty_writeback_centisecs, cgroup_writeback, read_ahead_kb, rotational, nr_requests_at_attach",
+        "unknown key `cpu`; did you mean `cpus`? known: cpus, affinity, profile, smt, cpu_mhz, ring_sleeps, hw_queues, hz, page_cache, dirty_ratio, dirty_bytes, dirty_background_ratio, dirty_background_bytes, dirty_expire_centisecs, dirty_writeback_centisecs, cgroup_writeback, read_ahead_kb, rotational, nr_requests_at_attach",
     );
     shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(

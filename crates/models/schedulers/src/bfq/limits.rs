@@ -1,11 +1,36 @@
 //! How many requests of a kind, and of a queue, the block layer may hold.
 
-use dumbwaiter_block::{Flags, Io, Op};
+use dumbwaiter_block::{Flags, Io, Op, RequestTags};
 
 use super::Bfq;
+use crate::mq_deadline::Kernel;
 
 /// I/O priority levels of a class: a class counts this many times as much as the one below when slots are shared out.
 const LEVELS: u64 = 8;
+
+/// The tags that a queue above its share may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverShare {
+    /// One of all (Linux 6.18, and 6.12 after its 60th update).
+    OneOfAll,
+    /// One of each word of the map of tags, four of 256 (before).
+    OneOfEachWord,
+}
+
+impl OverShare {
+    /// Reads a Linux release.
+    pub fn parse(release: &str) -> Option<OverShare> {
+        let whole = Kernel::parse(release)? == Kernel::V6_18 || release.starts_with("6.18");
+        Some(if whole { OverShare::OneOfAll } else { OverShare::OneOfEachWord })
+    }
+
+    fn tags(self, nr_requests: u32) -> u32 {
+        match self {
+            OverShare::OneOfAll => 1,
+            OverShare::OneOfEachWord => RequestTags::words(nr_requests),
+        }
+    }
+}
 
 impl Bfq {
     pub(super) fn limit_of(&self, io: &Io, nr_requests: u32) -> u32 {
@@ -18,7 +43,7 @@ impl Bfq {
             (false, _, false) => part(8),
             (false, _, true) => part(3),
         };
-        if self.over_share(io, sync, limit) { 1 } else { limit }
+        if self.over_share(io, sync, limit) { self.above_share.tags(nr_requests).min(limit) } else { limit }
     }
 
     /// Is the queue of this kind of I/O, or a group around it, at its share of `limit` slots?

@@ -75,6 +75,7 @@ mod tests;
 use dumbwaiter_block::Setup;
 
 pub use generation::Generation;
+pub use limits::OverShare;
 pub use settings::tunables;
 
 use crate::mechanisms::wf2q::{Class, Options as EngineOptions, ServiceTree};
@@ -111,6 +112,7 @@ pub struct Bfq {
     bursts: Bursts,
     sampling: Sampling,
     tally: Tally,
+    above_share: OverShare,
 }
 
 impl Bfq {
@@ -152,7 +154,13 @@ impl Bfq {
             bursts: Bursts::new(),
             sampling: Sampling::default(),
             tally: Tally::default(),
+            above_share: OverShare::OneOfAll,
         }
+    }
+
+    /// With other tags for queues above their share.
+    pub fn with_above_share(self, above_share: OverShare) -> Bfq {
+        Bfq { above_share, ..self }
     }
 
     /// Does it follow this generation or a later one?

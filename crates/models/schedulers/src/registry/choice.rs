@@ -130,6 +130,14 @@ impl Choice {
         Ok(())
     }
 
+    /// The same on a host with this Linux release, where the scheduler differs by release and the choice names none.
+    #[must_use]
+    pub fn on_kernel(mut self, release: &str) -> Choice {
+        // Of a release that it does not know, such as one older than the scheduler, it stays as it is.
+        let _ = self.settings.lacks("kernel") && self.with("kernel", release).is_ok();
+        self
+    }
+
     /// Builds the scheduler for a device, with the controllers that come with it.
     pub fn build(&self, setup: Setup) -> Stack {
         self.build_over(setup, &[])

@@ -6,7 +6,7 @@ use super::factory::{Factory, factory};
 use super::setting::{Parameter, ParameterKind, Settings};
 use crate::adios::{self, Adios};
 use crate::anticipatory::{self, Anticipatory};
-use crate::bfq::{self, Bfq, Generation};
+use crate::bfq::{self, Bfq, Generation, OverShare};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::sjf::{self, LearnedModel, Sjf, Source};
@@ -190,11 +190,12 @@ pub const REGISTRY: &[Entry] = &[
         summary: "one queue per process, served in weighted shares; boosts interactive ones",
         source: "Linux 5.x to 6.18; Valente, Avanzini 2015",
         tunables: bfq::tunables(Generation::Mainline, false),
-        parameters: &[generation(Generation::NAMES)],
+        parameters: &[generation(Generation::NAMES), kernel(&["6.18", "6.3"])],
         manual: include_str!("../bfq.md"),
         make: |settings| {
             let generation = settings.parsed("generation", Generation::Mainline, Generation::parse)?;
-            factory(move |setup| Bfq::new(setup, generation))
+            let above_share = settings.parsed("kernel", OverShare::OneOfAll, OverShare::parse)?;
+            factory(move |setup| Bfq::new(setup, generation).with_above_share(above_share))
         },
     },
     Entry {

@@ -106,6 +106,11 @@ impl Settings {
         Ok(true)
     }
 
+    /// Is there a parameter of this name that was given no value?
+    pub(super) fn lacks(&self, key: &str) -> bool {
+        self.parameters.iter().zip(&self.values).any(|(p, value)| p.name == key && value.is_none())
+    }
+
     /// Looks up the schedulers that parameters name. `find` makes a factory from a name with settings.
     pub(super) fn look_up(&mut self, find: impl Fn(&str) -> Result<Factory, ChoiceError>) -> Result<(), ChoiceError> {
         for (i, parameter) in self.parameters.iter().enumerate() {

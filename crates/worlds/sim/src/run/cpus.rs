@@ -35,6 +35,18 @@ impl Cpus {
         }
     }
 
+    /// Does nobody run on a CPU at `at`, or wait for it?
+    pub(super) fn is_idle(&self, cpu: usize, at: Nanos) -> bool {
+        let queue = &self.queues[cpu];
+        queue.owner.is_none() && queue.runnable.is_empty() && !queue.dispatching && self.host.free_at(cpu) <= at
+    }
+
+    /// The next CPU behind this one that is idle at `at`.
+    pub(super) fn idle_behind(&self, cpu: usize, at: Nanos) -> Option<usize> {
+        let cpus = self.queues.len();
+        (1..cpus).map(|step| (cpu + step) % cpus).find(|cpu| self.is_idle(*cpu, at))
+    }
+
     /// The polling kernel threads (SQPOLL) of rings on these CPUs start, each on the SMT sibling.
     pub(super) fn start_sq_threads(&mut self, rings: impl Iterator<Item = usize>) {
         let cpus = self.host.cpus();

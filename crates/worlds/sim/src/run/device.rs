@@ -126,7 +126,7 @@ fn deliver_to_task(run: &mut Run<'_>, slot: u32, done: Nanos) {
 /// The thread has a queue of I/Os. `another`: it has just heard of another one.
 fn deliver_to_queue(run: &mut Run<'_>, slot: u32, done: Nanos, another: bool) {
     let entry = &mut run.slots[slot];
-    let (op, thread) = (entry.io.op, entry.thread);
+    let (op, thread, submitted_on) = (entry.io.op, entry.thread, usize::from(entry.io.cpu));
     let state = &mut run.threads[thread as usize];
     let by_kernel = matches!(state.mode, Mode::Kernel { .. });
     if by_kernel {
@@ -134,7 +134,9 @@ fn deliver_to_queue(run: &mut Run<'_>, slot: u32, done: Nanos, another: bool) {
         entry.is_known = true;
         run.load.completed(thread, done, entry.task, done.since(entry.submit));
     }
-    let (cpu, ring) = (state.cpu, matches!(state.mode, Mode::Ring { .. }));
+    // The interrupt comes where the I/O was submitted.
+    let cpu = if state.moves { submitted_on } else { state.cpu };
+    let ring = matches!(state.mode, Mode::Ring { .. });
     let first = state.ready.is_empty();
     state.ready.push_back(slot);
     if state.asleep {

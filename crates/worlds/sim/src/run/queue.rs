@@ -68,6 +68,9 @@ fn is_behind(run: &Run<'_>, owner: u32) -> bool {
 
 /// A thread is woken: it runs at `at` at the earliest, and then returns from its call with a completion if it `resumes`.
 pub(super) fn wake(run: &mut Run<'_>, thread: u32, at: Nanos, event: EventKind, resumes: Resumes) {
+    if run.threads[thread as usize].moves && resumes == Resumes::Application {
+        move_to_idle_cpu(run, thread, at);
+    }
     let cpu = run.threads[thread as usize].cpu;
     let queue = &mut run.cpus.queues[cpu];
     if queue.owner == Some(thread) {
@@ -83,6 +86,22 @@ pub(super) fn wake(run: &mut Run<'_>, thread: u32, at: Nanos, event: EventKind, 
     }
     queue.preempted = queue.owner.is_some();
     line_up(run, cpu, thread, event, Some(resumes));
+}
+
+/// A thread that is woken at `at` while another one runs on its CPU goes on on the next that is idle, if one is (Linux: the CPUs that share a
+/// cache are searched from the one behind its own on).
+fn move_to_idle_cpu(run: &mut Run<'_>, thread: u32, at: Nanos) {
+    let own = run.threads[thread as usize].cpu;
+    if run.cpus.queues[own].owner == Some(thread) || run.cpus.is_idle(own, at) {
+        return;
+    }
+    let Some(idle) = run.cpus.idle_behind(own, at) else { return };
+    let state = &mut run.threads[thread as usize];
+    // What it has used counts from where the threads of a CPU stand.
+    state.used = (state.used + run.cpus.queues[idle].floor).saturating_sub(run.cpus.queues[own].floor);
+    state.away.busy = run.cpus.host.away_from(idle).busy;
+    state.cpu = idle;
+    run.load.moved(thread, idle as u16);
 }
 
 /// The thread is switched in.

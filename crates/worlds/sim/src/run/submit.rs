@@ -192,7 +192,13 @@ fn start_workers(run: &mut Run<'_>, thread: u32) {
     {
         state.workers += 1;
         run.slots[slot].worker = true;
-        let at = run.cpus.host.worker(state.cpu, run.now);
+        if state.moves {
+            // Its workers are threads of their own, each on the CPU on which it ran last, or an idle one.
+            let last = state.worker_cpu;
+            state.worker_cpu = run.cpus.idle_behind(last, run.now).unwrap_or((last + 1) % cpus);
+            run.slots[slot].io.cpu = state.worker_cpu as u16;
+        }
+        let at = run.cpus.host.worker(usize::from(run.slots[slot].io.cpu), run.now);
         run.events.push(at, EventKind::Work(slot));
     }
 }

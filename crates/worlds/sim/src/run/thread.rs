@@ -10,6 +10,10 @@ use crate::host::{Away, Completion, RingTime};
 /// A thread of the load on its CPU.
 pub(super) struct ThreadState {
     pub(super) cpu: usize,
+    /// It goes on on an idle CPU if another thread has its own when it is woken.
+    pub(super) moves: bool,
+    /// The CPU of the ring's worker thread that started last, if it moves.
+    pub(super) worker_cpu: usize,
     pub(super) mode: Mode,
     /// It runs when its CPU chooses it, until it sleeps. Others only book their work there.
     pub(super) scheduled: bool,
@@ -70,9 +74,12 @@ impl ThreadState {
             true => (usize::MAX, usize::MAX),
             false => (thread.mode.batch(), thread.mode.reaps()),
         };
+        let scheduled = matches!(thread.mode, Mode::Aio { .. }) || interrupts && (alone || ring);
         ThreadState {
             cpu: usize::from(thread.cpu),
-            scheduled: matches!(thread.mode, Mode::Aio { .. }) || interrupts && (alone || ring),
+            moves: thread.moves && scheduled && interrupts,
+            worker_cpu: usize::from(thread.cpu),
+            scheduled,
             batch,
             reaps,
             visible: 0,

@@ -88,6 +88,11 @@ pub(super) fn submit_prepared(run: &mut Run<'_>, thread: u32) {
         more += run.cpus.host.loop_variation();
     }
     state.asleep = false;
+    if state.moves {
+        for slot in &state.prepared {
+            run.slots[*slot].io.cpu = state.cpu as u16;
+        }
+    }
     let slots = &run.slots;
     let drive = state.prepared.front().map_or(0, |slot| slots[*slot].drive);
     let ios = state.prepared.iter().map(|slot| &slots[*slot]).map(|slot| (slot.io.op, slot.io.sectors, slot.drive));
