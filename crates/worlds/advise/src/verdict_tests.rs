@@ -213,6 +213,8 @@ fn one_that_started_an_application_is_preferred_to_one_that_did_not() {
     let verdict = &rank_under(&runs, Goal::Balanced, &set("cfq"))[0].verdict;
     assert_eq!(verdict.recommended.as_deref(), Some("bfq"), "{}", verdict.sentence());
     assert_eq!(verdict.decided_by, "start_up_s");
+    let sentence = verdict.sentence();
+    assert!(sentence.contains("start-up 4.15 s in place of") && !sentence.contains("-100 %"), "{sentence}");
     let verdict = &rank_under(&runs, Goal::Balanced, &set("bfq"))[0].verdict;
     assert_eq!(verdict.decision, Decision::Keep, "{}", verdict.sentence());
 }
@@ -332,4 +334,32 @@ fn what_starves_another_tenant_is_named_in_the_first_line() {
     }
     let verdict = verdict_of(&runs);
     assert!(verdict.headline.ends_with("to beta, which starves backup"), "{}", verdict.headline);
+}
+
+/// The p99 falls and the mean rises: what the time is spent on is said of the mean.
+#[test]
+fn a_larger_mean_beside_a_smaller_p99_is_called_that() {
+    let of = |name: &str, mean: f64, p99: f64, in_scheduler: f64, seed: u64| {
+        let mut run = run(&template(1200), name, seed, mean + seed as f64, 100.0);
+        let mut parts = run.read.time_parts_us.expect("the reads are known");
+        (parts.cpu, parts.lock, parts.tag, parts.controller, parts.before_insert, parts.idling) = Default::default();
+        (parts.beside_writes, parts.completion, parts.unfinished) = Default::default();
+        (parts.scheduler, parts.device) = (in_scheduler, mean - in_scheduler);
+        for all in [&mut run.read.time_parts_us, &mut run.time_parts_us] {
+            *all = Some(parts);
+        }
+        for latency in [&mut run.read.latency_us, &mut run.latency_us] {
+            latency.p99 = p99 + seed as f64;
+        }
+        run
+    };
+    let why = |alpha: (f64, f64, f64), beta: (f64, f64, f64)| {
+        let both = [("alpha", alpha), ("beta", beta)];
+        let each = (0..3).flat_map(|seed| both.map(|(name, (mean, p99, wait))| of(name, mean, p99, wait, seed)));
+        verdict_of(&each.collect::<Vec<_>>()).why.join("\n")
+    };
+    let said = why((588.0, 1380.0, 12.0), (727.0, 1020.0, 385.0));
+    assert!(said.starts_with("beta is slower on average: 53 % of the time is spent in the"), "{said}");
+    let said = why((727.0, 1900.0, 385.0), (588.0, 1380.0, 12.0));
+    assert!(said.starts_with("alpha is slower: 53 % of the time is spent in the"), "{said}");
 }

@@ -32,8 +32,9 @@ pub(crate) fn why(field: &Field<'_>, found: &Answer) -> Vec<String> {
     let share = |parts: &[(&str, f64)]| 100.0 * parts[most].1 / mean(parts);
     let unit = |us: f64| crate::Unit::Us.text(us);
     vec![format!(
-        "{} is slower: {:.0} % of the time is spent {} (of {} {} in place of {} under {}).",
+        "{} is slower{}: {:.0} % of the time is spent {} (of {} {} in place of {} under {}).",
         words.name(slower),
+        if words.differs(slower, quicker) { " on average" } else { "" },
         share(slow),
         slow[most].0,
         focus.name(),

@@ -293,18 +293,23 @@ impl Words<'_> {
         if bounded { format!("at least {text}") } else { text }
     }
 
+    /// Is the p99 that the answer shows smaller under this one, whose mean is larger than that of the other?
+    pub(super) fn differs(&self, i: usize, other: usize) -> bool {
+        let shown = self.field.objective.shown();
+        shown == Metric::FocusP99 && self.level(shown, i) < self.level(shown, other)
+    }
+
     /// One line of an alternative: `bfq: p99 of person 356 ms in place of 921 ms (-61 %), mean -40 %, throughput -25 %`.
     pub(crate) fn trade(&self, i: usize) -> String {
         let (o, inc) = (self.field.objective, self.incumbent());
         let ratio = |metric: Metric| self.level(metric, i) / self.level(metric, inc);
         let mut parts: Vec<String> = Vec::new();
         let main = |metric: Metric, what: String| {
-            format!(
-                "{what} {} in place of {} ({})",
-                self.value(metric, i),
-                self.value(metric, inc),
-                change_text(ratio(metric))
-            )
+            // Of what never happened under one of them there is no change in percent.
+            let change = ratio(metric);
+            let change =
+                if change > 0.0 && change.is_finite() { format!(" ({})", change_text(change)) } else { String::new() };
+            format!("{what} {} in place of {}{change}", self.value(metric, i), self.value(metric, inc))
         };
         if o.launches {
             parts.push(main(Metric::StartUp, "start-up".to_owned()));
