@@ -59,8 +59,13 @@ pub(crate) const PAPER: Paper = Paper {
         },
         Chosen {
             name: "order-of-reads",
-            what: "the controller takes a read whole, in the order of arrival; built after figure 12a",
+            what: "the controller takes a read whole, in the order of arrival, and when it is full one of each queue in turn; built after figure 12a",
             without: "not measured",
+        },
+        Chosen {
+            name: "cpus-and-tags",
+            what: "processes and the workers of their rings go to idle CPUs, and a queue of bfq above its share has four tags of 256, as in Linux until 6.17; built after figure 12a, without a number of it",
+            without: "without this, and with a full controller in the order of arrival, 79 % of the p99 of all 52 rows of figure 12a are within a factor of two, with it 96 %",
         },
     ],
     real: crate::Real::No,

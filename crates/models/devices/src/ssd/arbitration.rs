@@ -43,7 +43,30 @@ impl Unfetched {
 
 #[cfg(test)]
 mod tests {
+    use dumbwaiter_block::{Nanos, Op, TenantId};
+
     use super::*;
+    use crate::{Command, Submitted};
+
+    /// Of a drive whose controller is full, a read alone in its queue waits for one of the other queue's, not for all of them.
+    #[test]
+    fn a_command_waits_for_its_queues_turn() {
+        let mut drive = crate::load("ssd:980pro-1tb?slots=4").unwrap().build(1);
+        let read = |tag: u32, queue: u16| {
+            let sector = 8 * 1009 * u64::from(tag);
+            Command { tag, op: Op::Read, fua: false, sector, sectors: 8, queue, tenant: TenantId(0) }
+        };
+        for tag in 0..40 {
+            assert_eq!(drive.submit(Nanos::ZERO, &read(tag, 0)), Submitted::Accepted);
+        }
+        drive.submit(Nanos::ZERO, &read(40, 1));
+        let mut done = Vec::new();
+        while let Some(at) = drive.next_event() {
+            drive.advance(at, &mut done);
+        }
+        let place = done.iter().position(|completion| completion.tag == 40).unwrap();
+        assert!(done.len() == 41 && (4..10).contains(&place), "{place} of {}", done.len());
+    }
 
     #[test]
     fn each_queue_gives_one_command_in_its_turn() {

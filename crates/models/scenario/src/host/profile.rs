@@ -364,7 +364,10 @@ mod tests {
                 "host.toml:6: schedulers.kyber.read_ns = -1: expected",
             ),
             ("base = \"free\"\nname = \"free\"\n", "host.toml:2: name: \"free\" is a shipped profile"),
-            ("base = \"free\"\nkernel = \"new\"\n", "host.toml:2: kernel = \"new\": expected a release such as \"6.3\""),
+            (
+                "base = \"free\"\nkernel = \"new\"\n",
+                "host.toml:2: kernel = \"new\": expected a release such as \"6.3\"",
+            ),
             ("base = \"free\"\npower = \"mine\"\n", "host.toml:2: power = \"mine\": expected \"r230\""),
             ("base = \"free\"\ncooling = 3\n", "host.toml:2: cooling = 3: expected a table"),
             (

@@ -86,3 +86,16 @@ fn share_of(limit: u64, weight: u64, all: u64) -> u64 {
     let all = all.max(weight).max(1);
     (limit * weight + all / 2) / all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_above_its_share_has_a_tag_of_each_word_until_6_17() {
+        let of = |release| OverShare::parse(release).unwrap().tags(256);
+        assert_eq!(["5.15", "6.3", "6.12.30", "6.17"].map(of), [4; 4]);
+        assert_eq!(["6.12.117", "6.18", "6.18.1", "6.18.15"].map(of), [1; 4]);
+        assert_eq!([64, 256, 1023].map(|depth| OverShare::OneOfEachWord.tags(depth)), [4, 4, 16]);
+    }
+}

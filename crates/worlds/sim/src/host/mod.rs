@@ -297,12 +297,22 @@ impl Host {
         done + after
     }
 
-    /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.
-    pub fn worker(&mut self, cpu: usize, now: Nanos) -> Nanos {
+    /// A worker thread of a ring, without work since `since`, submits an I/O; returns the time of its arrival at the block layer.
+    pub fn worker(&mut self, cpu: usize, now: Nanos, since: Nanos) -> Nanos {
         let work = self.profile.issue;
-        let runs = self.switch_in(cpu, now);
+        let runs = self.switch_in_worker(cpu, now, since);
         let (_, end) = self.book(cpu, runs, work);
         self.spent.submit += work;
+        Nanos(end)
+    }
+
+    /// A worker thread of a ring that sleeps since `since` is switched in, at the cost of any thread that was away, or goes on; returns the
+    /// time at which it runs.
+    pub(crate) fn switch_in_worker(&mut self, cpu: usize, now: Nanos, since: Nanos) -> Nanos {
+        let runs = self.switch_in(cpu, now);
+        let more = if since < now { self.profile.cooling.of_thread(runs.since(since).0, 0) } else { 0 };
+        let (_, end) = self.book(cpu, runs, more);
+        self.spent.submit += more;
         Nanos(end)
     }
 

@@ -37,6 +37,11 @@ fn resume(run: &mut Run<'_>, slot: u32, at: Nanos, event: EventKind) {
         wake(run, thread, at, event, Resumes::Call);
         return;
     }
-    let runs = run.cpus.host.worker_after_interrupt(cpu, at) + later;
-    run.events.push(runs, event);
+    let since = entry.worker.then_some(entry.arrived);
+    let at = run.cpus.host.wakes_after_interrupt(cpu, at);
+    let runs = match since {
+        Some(since) => run.cpus.host.switch_in_worker(cpu, at, since),
+        None => run.cpus.host.switch_in(cpu, at),
+    };
+    run.events.push(runs + later, event);
 }

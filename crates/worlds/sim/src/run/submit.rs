@@ -168,7 +168,8 @@ pub(super) fn entered(run: &mut Run<'_>, slot: u32) {
     let entry = &run.slots[slot];
     let (thread, task, drive) = (entry.thread, entry.io.task, entry.drive);
     if entry.worker {
-        run.threads[thread as usize].workers -= 1;
+        let state = &mut run.threads[thread as usize];
+        (state.workers, state.worker_idle) = (state.workers - 1, run.now);
         start_workers(run, thread);
         serve(run, drive);
     } else if run.threads[thread as usize].mode.queues() {
@@ -198,7 +199,7 @@ fn start_workers(run: &mut Run<'_>, thread: u32) {
             state.worker_cpu = run.cpus.idle_behind(last, run.now).unwrap_or((last + 1) % cpus);
             run.slots[slot].io.cpu = state.worker_cpu as u16;
         }
-        let at = run.cpus.host.worker(usize::from(run.slots[slot].io.cpu), run.now);
+        let at = run.cpus.host.worker(usize::from(run.slots[slot].io.cpu), run.now, state.worker_idle);
         run.events.push(at, EventKind::Work(slot));
     }
 }

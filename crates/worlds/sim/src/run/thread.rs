@@ -14,6 +14,8 @@ pub(super) struct ThreadState {
     pub(super) moves: bool,
     /// The CPU of the ring's worker thread that started last, if it moves.
     pub(super) worker_cpu: usize,
+    /// When a worker of the ring last had nothing more to do: that one is woken first.
+    pub(super) worker_idle: Nanos,
     pub(super) mode: Mode,
     /// It runs when its CPU chooses it, until it sleeps. Others only book their work there.
     pub(super) scheduled: bool,
@@ -79,6 +81,7 @@ impl ThreadState {
             cpu: usize::from(thread.cpu),
             moves: thread.moves && scheduled && interrupts,
             worker_cpu: usize::from(thread.cpu),
+            worker_idle: Nanos::ZERO,
             scheduled,
             batch,
             reaps,

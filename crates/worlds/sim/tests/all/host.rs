@@ -118,3 +118,46 @@ fn a_time_slice_is_in_the_tail_where_threads_never_sleep() {
     let least = three.tasks.iter().map(|t| t.iops).fold(f64::INFINITY, f64::min);
     assert!(least > 0.2 * three.iops, "two share a CPU in equal parts: {least} of {}", three.iops);
 }
+
+/// Readers that sleep for each I/O, under `[host] affinity`: their I/Os per second.
+fn rates(affinity: &str, cpu: &str) -> Vec<f64> {
+    let text = format!(
+        "duration = \"50ms\"\nwarmup = \"10ms\"\n[host]\ncpus = 2\naffinity = \"{affinity}\"\nprofile = \"icpe24\"\n[[task]]\nname = \"t\"\n\
+         count = 3\nrw = \"randread\"\nbs = \"4k\"\nioengine = \"psync\"\n{cpu}\n"
+    );
+    let scenario = Scenario::from_toml(&text, "test").unwrap();
+    let model = dumbwaiter_devices::load("null:0us?latency_ns=500").unwrap();
+    let choice = Choice::parse("none").unwrap();
+    let run = Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run;
+    run.tasks.iter().map(|task| task.iops).collect()
+}
+
+/// Three readers on two CPUs: two share one, unless they go to the other where that is idle.
+#[test]
+fn a_task_that_is_not_pinned_goes_on_on_an_idle_cpu() {
+    let pinned = rates("pinned", "");
+    assert!(pinned[1] > 1.1 * pinned[0] && pinned[1] > 1.1 * pinned[2], "{pinned:?}");
+    let free = rates("free", "");
+    let (least, most) = (free.iter().copied().fold(f64::MAX, f64::min), free.iter().copied().fold(0.0, f64::max));
+    assert!(most < 1.05 * least, "{free:?}");
+    assert_eq!(rates("free", "cpu = [0, 1]"), pinned, "who was given a CPU stays there");
+}
+
+/// A ring of depth 64 where each of four hardware queues has 4 requests: its own are all that its workers get, unless they run on other
+/// CPUs too.
+#[test]
+fn the_workers_of_a_ring_that_is_not_pinned_use_the_queues_of_other_cpus() {
+    let depth = |affinity: &str| {
+        let text = format!(
+            "duration = \"50ms\"\nwarmup = \"10ms\"\nnr_requests = 4\n[host]\ncpus = 4\naffinity = \"{affinity}\"\n[[task]]\nname = \"t\"\n\
+             rw = \"randread\"\nbs = \"4k\"\nioengine = \"io_uring\"\niodepth = 64\n"
+        );
+        let scenario = Scenario::from_toml(&text, "test").unwrap();
+        let model = dumbwaiter_devices::load("null:0us?latency_ns=200000").unwrap();
+        let choice = Choice::parse("mq-deadline").unwrap();
+        let run = Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run;
+        run.device_counters["max_depth"]
+    };
+    assert_eq!(depth("pinned"), 4.0);
+    assert_eq!(depth("free"), 16.0);
+}
