@@ -35,7 +35,7 @@ impl RequestTags {
         RequestTags { words: Vec::new(), shift: shift_for(depth), depth, used: 0, hint }
     }
 
-    /// Words of a set of this depth.
+    /// Words of a new set of this depth.
     pub fn words(depth: u32) -> u32 {
         depth.div_ceil(1 << shift_for(depth))
     }
@@ -68,7 +68,8 @@ impl RequestTags {
         if !self.has_free() {
             return None;
         }
-        let words = RequestTags::words(self.depth);
+        // After a change of the depth words may be of another size than new ones.
+        let words = self.depth.div_ceil(1 << self.shift);
         let first = (self.hint >> self.shift).min(words - 1);
         let slot = (first..words).chain(0..first).find_map(|word| {
             let slots = self.slots_of(word, limit);
