@@ -11,7 +11,7 @@ const LEVELS: u64 = 8;
 /// The tags that a queue above its share may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverShare {
-    /// One of all (Linux 6.18, and 6.12 after its 60th update).
+    /// One of all (Linux 6.18, and late 6.12; which update changed 6.12 is assumed to be that of mq-deadline's list at the head).
     OneOfAll,
     /// One of each word of the map of tags, four of 256 (before).
     OneOfEachWord,

@@ -34,7 +34,7 @@ pub(crate) fn why(field: &Field<'_>, found: &Answer) -> Vec<String> {
     vec![format!(
         "{} is slower{}: {:.0} % of the time is spent {} (of {} {} in place of {} under {}).",
         words.name(slower),
-        if words.differs(slower, quicker) { " on average" } else { "" },
+        if words.has_smaller_p99(slower, quicker) { " on average" } else { "" },
         share(slow),
         slow[most].0,
         focus.name(),

@@ -293,8 +293,8 @@ impl Words<'_> {
         if bounded { format!("at least {text}") } else { text }
     }
 
-    /// Is the p99 that the answer shows smaller under this one, whose mean is larger than that of the other?
-    pub(super) fn differs(&self, i: usize, other: usize) -> bool {
+    /// Does the answer show p99, and a smaller one for this than for the other?
+    pub(super) fn has_smaller_p99(&self, i: usize, other: usize) -> bool {
         let shown = self.field.objective.shown();
         shown == Metric::FocusP99 && self.level(shown, i) < self.level(shown, other)
     }
