@@ -303,9 +303,9 @@ mod tests {
 
     #[test]
     fn published_latencies_with_a_host() {
-        // `devices validate all` runs the other drive's.
+        // One in five: `devices validate all` runs each, of both drives.
         let model = dumbwaiter_devices::load("ull:optane-900p").unwrap();
-        for target in host_expectations(&model) {
+        for target in host_expectations(&model).iter().step_by(5) {
             let value = target.measure(&model).unwrap();
             assert!(
                 target.met(value),

@@ -45,7 +45,7 @@ fn run_toml(toml: &str, scheduler: &str) -> RunResult {
 fn tasks_of_the_root_group_compete_with_tenants() {
     let job = "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n";
     // Requests for all, so that the scheduler divides the drive, not the wait for tags.
-    let mut toml = "duration = \"6s\"\nwarmup = \"1s\"\nnr_requests = 256\n".to_string();
+    let mut toml = "duration = \"4s\"\nwarmup = \"1s\"\nnr_requests = 256\n".to_string();
     for (name, weight) in [("a", 300), ("b", 100)] {
         toml += &format!("[[tenant]]\nname = \"{name}\"\nweight = {weight}\n[[tenant.task]]\nname = \"j\"\n{job}");
     }
@@ -71,7 +71,7 @@ const EXACT: &str = "h-bfq:max_budget=16384,slow_charge=0";
 #[test]
 fn small_budgets_make_bytes_follow_weights() {
     for loads in [RANDOM, SEQUENTIAL, MIXED] {
-        let free = run(loads, 2, "none").mb_per_s;
+        let free = run(loads, 1, "none").mb_per_s;
         // For mixed sizes see below.
         let schedulers = [EXACT, "bfq:max_budget=4096", "bfq:timeout_sync=8"];
         for scheduler in &schedulers[..if loads == MIXED { 1 } else { 3 }] {
@@ -110,9 +110,9 @@ fn by_default_bfq_charges_slow_tenants_for_their_time() {
 #[test]
 fn history_keeps_shares_however_short_the_slots() {
     for timeout in ["", ",timeout_sync=32", ",timeout_sync=8"] {
-        let result = run(SLOW_AND_HEAVY, 20, &format!("{EXACT}{timeout}"));
+        let result = run(SLOW_AND_HEAVY, 12, &format!("{EXACT}{timeout}"));
         assert!(result.fairness.pv <= 0.10, "{timeout}: {}", result.fairness.pv);
     }
-    let charged = run(SLOW_AND_HEAVY, 20, "h-bfq:timeout_sync=8,max_budget=16384").fairness.pv;
+    let charged = run(SLOW_AND_HEAVY, 12, "h-bfq:timeout_sync=8,max_budget=16384").fairness.pv;
     assert!(charged > 1.0, "{charged}");
 }

@@ -48,7 +48,7 @@ fn levels_on_a_disk() {
 }
 
 const TENANTS: &str = r#"
-duration = "60s"
+duration = "30s"
 warmup = "1s"
 [[tenant]]
 name = "vm-1"

@@ -14,7 +14,7 @@ fn run(device: &str, scheduler: &str, sizes: [&str; 4]) -> RunResult {
 
 /// As [`run`], with more in the scenario.
 fn run_with(device: &str, scheduler: &str, sizes: [&str; 4], more: &str) -> RunResult {
-    let mut text = "duration = \"300ms\"\nwarmup = \"50ms\"\nnr_requests = 256\n".to_owned();
+    let mut text = "duration = \"200ms\"\nwarmup = \"50ms\"\nnr_requests = 256\n".to_owned();
     for (weight, size) in [1, 2, 4, 5].into_iter().zip(sizes) {
         text += &format!(
             "[[tenant]]\nname = \"weight-{weight}\"\nweight = {weight}00\n[[tenant.task]]\nname = \"load\"\nrw = \"randread\"\nbs = \"{size}\"\niodepth = 32\niodepth_batch = 0\niodepth_batch_complete_max = 32\n"

@@ -20,7 +20,7 @@ fn run(toml: &str, device: &str, scheduler: &str) -> RunResult {
 
 /// Everything at once: sizes, flushes, trims, priorities, buffered writers, think time.
 const MIXTURE: &str = r#"
-duration = "120ms"
+duration = "60ms"
 [[tenant]]
 name = "a"
 weight = 300
@@ -299,7 +299,7 @@ fn every_ready_scenario_runs_with_the_devices_and_schedulers_it_names() {
         let (mut scenario, _) = Scenario::load(&path).unwrap();
         // Programs are launched after three seconds.
         let launches = scenario.tasks().any(|(_, task)| matches!(task.work, dumbwaiter_scenario::Work::App(_)));
-        scenario.duration = Some(dumbwaiter_block::Nanos::from_ms(if launches { 3_500 } else { 100 }));
+        scenario.duration = Some(dumbwaiter_block::Nanos::from_ms(if launches { 3_500 } else { 40 }));
         scenario.warmup = dumbwaiter_block::Nanos::ZERO;
         for device in &scenario.devices {
             for scheduler in &scenario.schedulers {
