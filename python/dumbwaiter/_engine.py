@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
 import time
 import uuid
+import warnings
 import weakref
 from concurrent import futures
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._native import InputError, Stop
 
-__all__ = ["Engine", "engine_of", "interrupts_wait", "stop_of", "task_id"]
+__all__ = ["Engine", "engine_of", "forked_engine", "interrupts_wait", "stop_of", "task_id"]
 
 
 #: Characters of an argument that is sent once, not with each task.
@@ -58,6 +60,9 @@ def interrupts_wait() -> Iterator[None]:
 
 class Engine:
     """Somewhere batches run. A task is whatever the engine gives for one."""
+
+    #: Whether its processes have what this one had when the first batch was submitted.
+    inherits = False
 
     def __init__(self) -> None:
         #: The name of the call whose batches it runs.
@@ -124,6 +129,39 @@ class _Executor(Engine):
         is_here = isinstance(self.executor, futures.ThreadPoolExecutor)
         ended = futures.wait(running, timeout=_GRACE_S if is_here else 0.0).done
         return [task for task in ended if task.exception() is None]
+
+
+class _Forked(_Executor):
+    """Processes of this machine, forked from this one, so that they have classes that no other process could import."""
+
+    inherits = True
+
+    def __init__(self, jobs: int) -> None:
+        context = multiprocessing.get_context("fork")
+        super().__init__(futures.ProcessPoolExecutor(jobs, context, initializer=_ignore_interrupts), own=True)
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        with warnings.catch_warnings():
+            # That a process with threads forks: the child uses nothing that they may have locked.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return super().submit(work, *arguments, name=name)
+
+    def cancel(self, tasks: List[Any]) -> List[Any]:
+        # A hook may never return by itself.
+        ended = super().cancel(tasks)
+        for process in list((self.executor._processes or {}).values()):  # type: ignore[attr-defined]
+            process.kill()
+        return ended
+
+
+def _ignore_interrupts() -> None:
+    # Ctrl-C reaches the whole group; the process that started this one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def forked_engine(jobs: Optional[int]) -> Engine:
+    """Processes of this machine that inherit what this one has."""
+    return _Forked(jobs or os.cpu_count() or 1)
 
 
 class _Dask(Engine):

@@ -7,15 +7,18 @@ process writes them.
 from __future__ import annotations
 
 import functools
+import hashlib
+import inspect
 import os
 import pathlib
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._compare import from_one, jobs_of, json_of
-from ._engine import Engine, engine_of, interrupts_wait, stop_of, task_id
-from ._native import InputError, Interrupted, SweepPlan
+from ._engine import Engine, engine_of, forked_engine, interrupts_wait, stop_of, task_id
+from ._native import InputError, Interrupted, SweepPlan, own_scheduler
 from ._progress import Progress, progress_of
+from ._scheduler import Scheduler
 from ._store import Store, open_store, place_of
 
 __all__ = ["Sweep", "SweepResult", "sweep"]
@@ -23,6 +26,8 @@ __all__ = ["Sweep", "SweepResult", "sweep"]
 _Path = Union[str, "os.PathLike[str]"]
 #: Name of the part, the part, cells, failed cells, the first failure, seconds.
 _Outcome = Tuple[str, bytes, int, int, Optional[str], float]
+#: Makes schedulers: a class, or a function of a setup.
+_Own = Callable[..., Any]
 
 
 class Sweep:
@@ -34,12 +39,15 @@ class Sweep:
         A dict with the keys of a scenario's file, or the path of a scenario, a fio job file or a trace.
     axes
         For each name its values: ``device``, ``scheduler``, ``completion``, or a key of the scenario by its path, such as
-        ``"queue_depth"`` or ``"task.reader.bs"``. ``replicates`` is a number.
+        ``"queue_depth"`` or ``"task.reader.bs"``. ``replicates`` is a number. Schedulers are names, and classes as
+        :class:`Scheduler` says.
     leave_out
         Cells that fit one of these dicts are left out; ``*`` stands for any text.
 
     >>> import dumbwaiter as dw
     >>> grid = dw.Sweep("nvme-random", {"scheduler": ["none", "noop"], "queue_depth": [1, 2], "replicates": 3})
+    >>> grid
+    <Sweep: 24 cells: 2 queue_depth x 2 scheduler x 2 device x 1 completion x 3 replicates>
     >>> len(grid)
     24
     """
@@ -64,10 +72,50 @@ class Sweep:
             raise InputError(f"leave_out: {leave_out!r} was found; expected a list of dicts")
         if replicates is not None:
             replicates = from_one("replicates", replicates)
-        self.plan = SweepPlan.new(base, json_of("axes", axes), replicates, json_of("leave_out", list(leave_out)))
+        axes, self.own = _own_schedulers(axes)
+        versions = {name: _version_of(name, own) for name, own in self.own.items()}
+        rules = json_of("leave_out", list(leave_out))
+        self.plan = SweepPlan.new(base, json_of("axes", axes), replicates, rules, versions)
 
     def __len__(self) -> int:
         return self.plan.cells
+
+    def __repr__(self) -> str:
+        return f"<Sweep: {self.plan.extent()}>"
+
+
+def _own_schedulers(axes: Mapping[str, Any]) -> Tuple[Mapping[str, Any], Dict[str, _Own]]:
+    """The axes with names alone, and what makes the schedulers that are written in Python, by name."""
+    own: Dict[str, _Own] = {}
+    named = dict(axes)
+    for key in ("scheduler", "schedulers"):
+        values = axes.get(key)
+        listed = list(values) if isinstance(values, (list, tuple)) else [values]
+        if not any(callable(value) for value in listed):
+            continue
+        for at, value in enumerate(listed):
+            if callable(value):
+                listed[at] = name = own_scheduler(value)
+                if own.setdefault(name, value) is not value:
+                    raise InputError(f"axes.{key}: two classes are called {name}; give one another `name`")
+        named[key] = listed
+    return named, own
+
+
+def _version_of(name: str, own: _Own) -> str:
+    """What tells a scheduler from an older one of its name: its ``version``, or a hash of its source."""
+    version = getattr(own, "version", None)
+    if version is not None:
+        return f"version {version}"
+    bases = inspect.getmro(own) if inspect.isclass(own) else (own,)
+    try:
+        sources = [inspect.getsource(base) for base in bases if base is not object and base is not Scheduler]
+    except (OSError, TypeError):
+        raise InputError(
+            f"scheduler {name}: its source cannot be read, which tells its rows from those of an older one; give it a `version`, "
+            "another one whenever it changes"
+        ) from None
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:32]
 
 
 class SweepResult(NamedTuple):
@@ -123,8 +171,9 @@ def sweep(
     Interrupted
         Ctrl-C; ``.result`` is the :class:`SweepResult` so far. All rows that were finished are in ``out``.
     """
+    own: Tuple[_Own, ...] = ()
     if isinstance(what, Sweep):
-        plan = what.plan
+        plan, own = what.plan, tuple(what.own.values())
     elif isinstance(what, (str, os.PathLike)):
         plan = SweepPlan.read(what)
     else:
@@ -132,16 +181,21 @@ def sweep(
     shown = progress_of(progress)
     text = place_of(out)
     jobs = jobs_of(jobs)
-    if on is None and "://" not in text:
+    if on is None and "://" not in text and not own:
         try:
             return SweepResult(text, *plan.run_local(text, jobs, fail_fast, shown))
         except Interrupted as error:
             error.result = SweepResult(text, *error.result)
             raise
-    engine = engine_of(on, jobs)
+    # Threads would only wait for each other's turn with the interpreter.
+    engine = forked_engine(jobs) if on is None and own else engine_of(on, jobs)
     store = open_store(text, plan)
     with engine:
-        return _drive(plan, store, engine, fail_fast, shown, text)
+        _INHERITED[engine.call] = own
+        try:
+            return _drive(plan, store, engine, fail_fast, shown, text, None if engine.inherits else own)
+        finally:
+            del _INHERITED[engine.call]
 
 
 @functools.lru_cache(maxsize=4)
@@ -149,9 +203,13 @@ def _plan(text: str) -> SweepPlan:
     return SweepPlan.from_json(text)
 
 
-def run_batch(text: str, cells: List[int], call: str) -> _Outcome:
+#: The schedulers of a call that are written in Python, for processes that are forked from this one: they need no pickling.
+_INHERITED: Dict[str, Tuple[_Own, ...]] = {}
+
+
+def run_batch(text: str, cells: List[int], call: str, own: Optional[Tuple[_Own, ...]]) -> _Outcome:
     """What a worker does: runs cells and returns their part."""
-    return _plan(text).run_batch(cells, stop_of(call))
+    return _plan(text).run_batch(cells, stop_of(call), _INHERITED[call] if own is None else own)
 
 
 #: A batch should take about so long.
@@ -166,7 +224,13 @@ def _size(cells: int, took_s: float, left: int, workers: int) -> int:
 
 
 def _drive(
-    plan: SweepPlan, store: Store, engine: Engine, fail_fast: bool, progress: Optional[Progress], out: str
+    plan: SweepPlan,
+    store: Store,
+    engine: Engine,
+    fail_fast: bool,
+    progress: Optional[Progress],
+    out: str,
+    own: Optional[Tuple[_Own, ...]],
 ) -> SweepResult:
     done = store.done()
     found, total, text = len(done), plan.cells, engine.share(plan.to_json())
@@ -201,7 +265,7 @@ def _drive(
         while True:
             while len(tasks) < 2 * engine.workers() and (cells := more_cells()):
                 name = f"dumbwaiter-sweep-{engine.call}-{cells[0]}"
-                task = engine.submit(run_batch, text, cells, engine.call, name=name)
+                task = engine.submit(run_batch, text, cells, engine.call, own, name=name)
                 tasks[task_id(task)] = (task, cells)
             if not tasks:
                 break

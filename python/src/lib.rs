@@ -12,6 +12,7 @@ mod errors;
 mod failed;
 mod histogram;
 mod measured;
+mod own_cells;
 mod own_class;
 mod own_runs;
 mod policy;
@@ -54,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::SweepFolder>()?;
     module.add_class::<tune::TunePlan>()?;
     module.add_class::<stop::Stop>()?;
+    module.add_function(wrap_pyfunction!(own_cells::own_scheduler, module)?)?;
     module.add_function(wrap_pyfunction!(tune::tune_trial, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_points, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_points_of_parts, module)?)?;

@@ -1,5 +1,6 @@
 //! Sweeps: the grid, the cells of a batch, and the folder.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors;
+use crate::own_cells::OwnCells;
 use crate::stop::Stop;
 
 fn failed(error: Error) -> PyErr {
@@ -65,9 +67,17 @@ impl SweepPlan {
         SweepPlan::of(py, move |control| Sweep::read(&path, control))
     }
 
-    /// A sweep over a scenario: the path of a file, or JSON with the keys of one.
+    /// A sweep over a scenario: the path of a file, or JSON with the keys of one. `versions` are those of schedulers that are written
+    /// in Python, by name.
     #[staticmethod]
-    fn new(py: Python<'_>, base: Base, axes: &str, replicates: Option<u32>, leave_out: &str) -> PyResult<SweepPlan> {
+    fn new(
+        py: Python<'_>,
+        base: Base,
+        axes: &str,
+        replicates: Option<u32>,
+        leave_out: &str,
+        versions: BTreeMap<String, String>,
+    ) -> PyResult<SweepPlan> {
         let base = match base {
             Base::Json(text) => json("base", &text)?,
             Base::File(path) => sweeps::read_base(&path).map_err(failed)?,
@@ -76,7 +86,8 @@ impl SweepPlan {
         let rules = json("leave_out", leave_out)?;
         let not = rules.as_array().into_iter().flatten().map(|rule| rule.as_object().cloned()).collect::<Option<_>>();
         let not = not.ok_or_else(|| errors::plain("leave_out: expected a list of dicts"))?;
-        SweepPlan::of(py, move |control| Sweep::new(base, axes, replicates, not, control))
+        let make = move |control: &Control| Sweep::new(base, axes, replicates, not, control);
+        SweepPlan::of(py, move |control| make(control).map(|sweep| sweep.with_versions(versions)))
     }
 
     /// Reads what `to_json` gave.
@@ -99,6 +110,11 @@ impl SweepPlan {
     #[getter]
     fn cells(&self) -> u64 {
         self.cells
+    }
+
+    /// How many cells, and why.
+    fn extent(&self) -> String {
+        self.sweep.extent()
     }
 
     /// Names of the axes.
@@ -128,10 +144,18 @@ impl SweepPlan {
         Stop::new().run(py, next)?.map_err(failed)
     }
 
-    /// Runs cells one after the other, without the interpreter's lock, until `stop` ends it.
-    fn run_batch<'py>(&self, py: Python<'py>, cells: Vec<u64>, stop: &Stop) -> PyResult<BatchOutcome<'py>> {
+    /// Runs cells one after the other, without the interpreter's lock where it needs none, until `stop` ends it. `own` are the
+    /// schedulers of the sweep that are written in Python.
+    fn run_batch<'py>(
+        &self,
+        py: Python<'py>,
+        cells: Vec<u64>,
+        stop: &Stop,
+        own: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<BatchOutcome<'py>> {
         let (started, sweep) = (Instant::now(), Arc::clone(&self.sweep));
-        let run = move |control: &Control| sweeps::run_cells(&sweep, &cells, &Simulator::new(1), control);
+        let world = OwnCells::new(&own, self.sweep.axes())?;
+        let run = move |control: &Control| sweeps::run_cells(&sweep, &cells, &world, control);
         let batch = stop.run(py, run)?.map_err(failed)?;
         let first = batch.errors.first().map(|(cell, why)| format!("cell {cell}: {why}"));
         let (cells, errors) = (batch.keys.len() as u64, batch.errors.len() as u64);

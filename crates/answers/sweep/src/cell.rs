@@ -116,7 +116,10 @@ impl<'a> Resolver<'a> {
         let variant = self.variant(places)?;
         let seed = variant.scenario.seed.wrapping_add(u64::from(replicate)).to_string();
         let (canonical, model) = (variant.canonical.to_string(), MODEL.to_string());
-        Ok(key::hash([&model, canonical.as_str(), &device, &parameters, &scheduler, &completion.to_string(), &seed]))
+        let completion = completion.to_string();
+        let texts = [&model, &canonical, &device, &parameters, &scheduler, &completion, &seed].map(String::as_str);
+        let name = scheduler.split(':').next().unwrap_or_default();
+        Ok(key::hash(texts.into_iter().chain(self.sweep.versions.get(name).map(String::as_str))))
     }
 
     /// The cell as worlds run it.

@@ -95,7 +95,7 @@ impl Sweep {
         if grid.len().is_none_or(|cells| cells > CELLS_MAX) {
             return Err(Error::input("axes: the grid has more than 10^12 cells; expected fewer"));
         }
-        let sweep = Sweep { base, grid };
+        let sweep = Sweep { base, grid, versions: BTreeMap::new() };
         sweep.check_axes(control)?;
         Ok(sweep)
     }

@@ -56,6 +56,10 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
     if old.base != sweep.base {
         return Err(refused("it has the results of another sweep: the base scenario differs".into()));
     }
+    let changed = |(name, version): &(&String, &String)| sweep.versions.get(*name).is_some_and(|now| now != *version);
+    if let Some((name, _)) = old.versions.iter().find(changed) {
+        return Err(refused(format!("it has the results of another version of the scheduler {name}")));
+    }
     let names = |sweep: &Sweep| sweep.axes().iter().map(|axis| axis.name.clone()).collect::<BTreeSet<_>>();
     if names(&old) != names(sweep) {
         let list = names(&old).into_iter().collect::<Vec<_>>().join(", ");

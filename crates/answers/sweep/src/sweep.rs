@@ -1,5 +1,8 @@
 //! A sweep: a scenario and a grid.
 
+use std::collections::BTreeMap;
+
+use dumbwaiter_measure::grouped;
 use dumbwaiter_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +18,9 @@ pub struct Sweep {
     /// The scenario, with the keys of its file.
     pub(crate) base: Value,
     pub(crate) grid: Grid,
+    /// For schedulers that are not the program's, by name: what tells one from an older one of the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) versions: BTreeMap<String, String>,
 }
 
 impl Sweep {
@@ -39,9 +45,23 @@ impl Sweep {
         serde_json::to_string(&sent).expect("every key is a string and every number has a form")
     }
 
+    /// The sweep with schedulers that are not the program's: for each its name and a text that differs where its code does. Their
+    /// cells have other keys when that changes.
+    pub fn with_versions(self, versions: BTreeMap<String, String>) -> Sweep {
+        Sweep { versions, ..self }
+    }
+
     /// The axes, in the order of the cells' numbers.
     pub fn axes(&self) -> &[Axis] {
         &self.grid.axes
+    }
+
+    /// How many cells it has and why, such as `84 cells: 1 duration x 4 queue_depth x 2 device x 4 scheduler x 3 replicates`; those
+    /// that it leaves out are not among them.
+    pub fn extent(&self) -> String {
+        let axes = self.axes().iter().map(|axis| format!("{} {}", axis.values.len(), axis.name));
+        let factors: Vec<String> = axes.chain([format!("{} replicates", self.replicates())]).collect();
+        format!("{} cells: {}", grouped(self.len()), factors.join(" x "))
     }
 
     /// Runs of each combination.

@@ -23,10 +23,7 @@ pub fn finished_text(f: &Finished, out: &str) -> String {
 
 /// How many cells a sweep has, and what they will take on `jobs` CPUs.
 pub fn estimate_text(sweep: &Sweep, e: &Estimate, jobs: usize) -> String {
-    let axes = sweep.axes().iter().map(|axis| format!("{} {}", axis.values.len(), axis.name));
-    let replicates = format!("{} replicates", sweep.replicates());
-    let mut text =
-        format!("{} cells: {}\n", grouped(e.cells), axes.chain([replicates]).collect::<Vec<_>>().join(" x "));
+    let mut text = sweep.extent() + "\n";
     if let (Some(each), Some(bytes)) = (e.each, e.bytes) {
         let all = each.as_secs_f64() * e.cells as f64 / jobs as f64;
         text += &format!(
