@@ -3,8 +3,19 @@
 use std::time::{Duration, Instant};
 
 use dumbwaiter_experiment::{Control, World};
+use dumbwaiter_measure::grouped;
 
 use crate::{Done, Error, Sweep, run_cells};
+
+impl Sweep {
+    /// How many cells it has and why, such as `84 cells: 1 duration x 4 queue_depth x 2 device x 4 scheduler x 3 replicates`; those
+    /// that it leaves out are not among them.
+    pub fn extent(&self) -> String {
+        let axes = self.axes().iter().map(|axis| format!("{} {}", axis.values.len(), axis.name));
+        let factors: Vec<String> = axes.chain([format!("{} replicates", self.replicates())]).collect();
+        format!("{} cells: {}", grouped(self.len()), factors.join(" x "))
+    }
+}
 
 /// An estimate of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_measure::grouped;
 use dumbwaiter_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -54,14 +53,6 @@ impl Sweep {
     /// The axes, in the order of the cells' numbers.
     pub fn axes(&self) -> &[Axis] {
         &self.grid.axes
-    }
-
-    /// How many cells it has and why, such as `84 cells: 1 duration x 4 queue_depth x 2 device x 4 scheduler x 3 replicates`; those
-    /// that it leaves out are not among them.
-    pub fn extent(&self) -> String {
-        let axes = self.axes().iter().map(|axis| format!("{} {}", axis.values.len(), axis.name));
-        let factors: Vec<String> = axes.chain([format!("{} replicates", self.replicates())]).collect();
-        format!("{} cells: {}", grouped(self.len()), factors.join(" x "))
     }
 
     /// Runs of each combination.
