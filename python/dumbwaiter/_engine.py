@@ -12,6 +12,7 @@ import uuid
 import warnings
 import weakref
 from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._native import InputError, Stop
@@ -141,10 +142,14 @@ class _Forked(_Executor):
         super().__init__(futures.ProcessPoolExecutor(jobs, context, initializer=_ignore_interrupts), own=True)
 
     def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _killed_is_named():
             # That a process with threads forks: the child uses nothing that they may have locked.
             warnings.simplefilter("ignore", DeprecationWarning)
             return super().submit(work, *arguments, name=name)
+
+    def outcome(self, task: Any) -> Any:
+        with _killed_is_named():
+            return super().outcome(task)
 
     def cancel(self, tasks: List[Any]) -> List[Any]:
         # A hook may never return by itself.
@@ -152,6 +157,16 @@ class _Forked(_Executor):
         for process in list((self.executor._processes or {}).values()):  # type: ignore[attr-defined]
             process.kill()
         return ended
+
+
+@contextlib.contextmanager
+def _killed_is_named() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool:
+        raise RuntimeError(
+            "a process that ran cells was killed, perhaps for want of memory; start the sweep again with fewer jobs to go on"
+        ) from None
 
 
 def _ignore_interrupts() -> None:

@@ -188,6 +188,19 @@ def test_ctrl_c_ends_a_hook_that_never_returns(tmp_path):
     assert pathlib.Path(tmp_path / "a").is_dir()
 
 
+def test_a_worker_that_is_killed_is_named_and_what_was_finished_stays(tmp_path):
+    class Dies(Queue):
+        version = 1
+
+        def next(self, hw_queue, now):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    dw.sweep(grid([Newest]), tmp_path / "a", progress=None)
+    with pytest.raises(RuntimeError, match="was killed, perhaps for want of memory; start the sweep again with fewer jobs"):
+        dw.sweep(grid([Newest, Dies]), tmp_path / "a", progress=None)
+    assert len(rows(tmp_path / "a")) >= 4
+
+
 def test_a_grid_says_how_many_cells_it_has_and_why():
     text = "<Sweep: 8 cells: 1 duration x 1 warmup x 2 device x 2 scheduler x 1 completion x 2 replicates>"
     assert repr(grid(["none", Queue])) == text
