@@ -72,6 +72,7 @@ fn is_focus(specs: &[TaskSpec], task: TaskId) -> bool {
 struct TaskTally {
     /// Requests that finished in the measured time.
     count: u64,
+    reads: u64,
     bytes: u64,
     latencies: Moments,
 }
@@ -147,6 +148,7 @@ impl Recorder {
         let task = done.task.0 as usize;
         if let Some(tally) = self.tasks.get_mut(task) {
             tally.count += 1;
+            tally.reads += u64::from(done.op == Op::Read);
             tally.bytes += bytes;
         }
         if done.submit < self.warmup {

@@ -156,6 +156,9 @@ pub struct TaskStats {
     pub tenant: String,
     /// Requests that finished in the measured time.
     pub count: u64,
+    /// Reads among them.
+    #[serde(default)]
+    pub reads: u64,
     /// Requests per second.
     pub iops: f64,
     /// Data moved, MB/s.

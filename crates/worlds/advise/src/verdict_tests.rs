@@ -149,19 +149,23 @@ fn the_simulators_own_error_caps_how_sure_a_change_is() {
     assert_eq!(flood, Some(LoadKind::ReadsBesideWrites));
     let writes = changed(|run| (run.read.count, run.write.count) = (5, 1_000_000));
     assert_eq!(writes, Some(LoadKind::Writes));
-    let jobs = changed(|run| {
+    fn with_jobs(run: &mut RunResult, names: [&str; 3]) {
         let of_tenant = run.tenants[0].clone();
         let job = |name: &str| dumbwaiter_measure::TaskStats {
             name: name.into(),
             tenant: of_tenant.name.clone(),
             count: 100,
+            reads: if name == "log" { 0 } else { 100 },
             iops: of_tenant.iops,
             mb_per_s: of_tenant.mb_per_s,
             latency_us: of_tenant.latency_us.clone(),
         };
-        run.tasks = ["reads.0", "reads.1", "other"].map(job).into();
-    });
+        run.tasks = names.map(job).into();
+    }
+    let jobs = changed(|run| with_jobs(run, ["reads.0", "reads.1", "other"]));
     assert_eq!(jobs, Some(LoadKind::ReadsBesideReads));
+    let log = changed(|run| with_jobs(run, ["reads.0", "reads.1", "log"]));
+    assert_eq!(log, Some(LoadKind::ReadsOfOneDrive), "a job that writes little reads beside nobody");
     // What is larger than the error is as clear as before; what was never measured says so.
     let far = runs_of(&vec![vec![(9000.0, 90.0), (9001.0, 90.0), (8999.0, 90.0)], vec![(100.0, 90.0); 3]]);
     let on_flash = of(&far, Some(DriveClass::Flash));
@@ -260,7 +264,7 @@ fn a_row_says_in_how_much_of_a_run_bfq_raised_tasks_that_had_begun() {
     let mut runs = runs_of(&vec![vec![(100.0, 1.0), (101.0, 1.0)], vec![(60.0, 1.0), (61.0, 1.0)]]);
     for run in &mut runs {
         let (name, tenant, latency_us) = ("t".to_owned(), String::new(), run.latency_us.clone());
-        let task = TaskStats { name, tenant, count: 1, iops: 1.0, mb_per_s: 1.0, latency_us };
+        let task = TaskStats { name, tenant, count: 1, reads: 1, iops: 1.0, mb_per_s: 1.0, latency_us };
         (run.duration_s, run.tasks) = (10.0, vec![task.clone(), task]);
         let raised = [("raises_interactive", 2.0), ("raise_length_ms", 6000.0)].map(|(k, v)| (k.to_owned(), v));
         if run.scheduler == NAMES[1] {

@@ -219,6 +219,7 @@ impl Recorder {
                 name: spec.name.clone(),
                 tenant: tenant.map(|t| t.name.clone()).unwrap_or_default(),
                 count: tally.count,
+                reads: tally.reads,
                 iops: rate(tally.count as f64),
                 mb_per_s: rate(tally.bytes as f64 / 1e6),
                 latency_us: self.task_latencies.get(i).map_or_else(|| tally.latencies.latency(), Latencies::latency),

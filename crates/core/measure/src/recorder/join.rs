@@ -23,6 +23,7 @@ impl Recorder {
         self.tenants.iter_mut().zip(&other.tenants).for_each(|(tally, more)| tally.join(more));
         for (tally, more) in self.tasks.iter_mut().zip(&other.tasks) {
             tally.count += more.count;
+            tally.reads += more.reads;
             tally.bytes += more.bytes;
             tally.latencies.join(&more.latencies);
         }

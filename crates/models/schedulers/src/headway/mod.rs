@@ -11,7 +11,7 @@
 //!   while, since two such tasks side by side cause a seek per request. The disk idles a little for the next request of
 //!   the slice's owner.
 //! - **Fresh tasks**, which start or were quiet for seconds, weigh a hundred times as much within their tenant until they
-//!   have moved a program's worth of data, and keep their place in the order while they think for a moment.
+//!   have moved a program's worth of data, and keep their place in the order while they think for a moment, on flash after a read.
 //!
 //! On flash, reads and writes go in batches, because a device that alternates between them does less of both. Settings let a task be served
 //! for a few requests in a row there, and neighbouring requests of it go as one.
@@ -44,7 +44,7 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
-use dumbwaiter_block::{Context, Dir, Nanos, RequestId, Setup};
+use dumbwaiter_block::{Context, Dir, Nanos, Op, RequestId, Setup};
 
 use depth::Depth;
 use exclusive::ExclusiveSlice;
@@ -222,7 +222,9 @@ impl Headway {
         }
         // While a limit holds its tenant back, its next request is not worth waiting for.
         let paced = self.depth.accounts[request.io.tenant.0 as usize].paced;
-        if fresh && !paced && self.reservation.is_none() {
+        // On flash only a read is answered sooner where nothing else is under way.
+        let is_answered_sooner = self.rotational || request.io.op == Op::Read;
+        if fresh && !paced && is_answered_sooner && self.reservation.is_none() {
             self.reservation = Some(Reservation { task: node, until: ctx.now });
         }
         self.in_device += 1;

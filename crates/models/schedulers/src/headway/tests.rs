@@ -35,10 +35,14 @@ impl Lab {
 
     /// A read of 8 sectors by a task for a tenant.
     fn read_for(&mut self, task: u32, tenant: u32) -> RequestId {
+        self.request_for(Op::Read, task, tenant)
+    }
+
+    fn request_for(&mut self, op: Op, task: u32, tenant: u32) -> RequestId {
         self.sector += 10_000;
         let (task, tenant) = (TaskId(task), TenantId(tenant));
         let ioprio = Ioprio::DEFAULT;
-        let io = Io { op: Op::Read, ioprio, sector: self.sector, sectors: 8, task, tenant, ..Io::default() };
+        let io = Io { op, ioprio, sector: self.sector, sectors: 8, task, tenant, ..Io::default() };
         let mut request = Request::new(io, self.now);
         request.state = State::Queued;
         let id = self.requests.insert(request);
@@ -97,6 +101,21 @@ impl Lab {
 
     fn share(&self, tenant: u32) -> u64 {
         self.headway.shares.share(tenant as usize)
+    }
+}
+
+/// Task 0 is fresh and asks for one thing after the other, task 1 for much at once.
+#[test]
+fn flash_is_kept_idle_for_a_fresh_task_behind_its_reads_only() {
+    for (op, is_kept) in [(Op::Read, true), (Op::Write, false)] {
+        let mut lab = Lab::new(&[100], 32);
+        lab.headway.set("low_latency", 1);
+        lab.tenants.add_task(TenantId(0), Ioprio::DEFAULT);
+        (0..8).for_each(|_| _ = lab.read_for(1, 0));
+        let own = lab.request_for(op, 0, 0);
+        let sent: Vec<RequestId> = std::iter::from_fn(|| lab.next()).collect();
+        assert!(sent.contains(&own), "{op:?}");
+        assert_eq!(sent.len() < 9, is_kept, "{op:?}: {} of 9 were sent", sent.len());
     }
 }
 

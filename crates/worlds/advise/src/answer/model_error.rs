@@ -48,7 +48,7 @@ fn factors(error: &RelativeError, rates: &Rates) -> Option<Factors> {
     worth.is_finite().then_some(Factors { latency, throughput, worth })
 }
 
-/// Different readers of a run: tenants, and jobs of which there may be several instances (`name.1`).
+/// Different readers of a run: jobs, of which there may be several instances (`name.1`), and tenants where it does not say which tasks read.
 fn readers(run: &RunResult) -> usize {
     fn job(name: &str) -> &str {
         match name.rsplit_once('.') {
@@ -56,9 +56,9 @@ fn readers(run: &RunResult) -> usize {
             _ => name,
         }
     }
-    let active = run.tasks.iter().filter(|task| task.count > 0);
-    let jobs = active.map(|task| (task.tenant.as_str(), job(&task.name))).collect::<BTreeSet<_>>().len();
-    jobs.max(run.tenants.iter().filter(|tenant| tenant.count > 0).count())
+    let reading = run.tasks.iter().filter(|task| task.reads > 0);
+    let jobs = reading.map(|task| (task.tenant.as_str(), job(&task.name))).collect::<BTreeSet<_>>().len();
+    if jobs > 0 { jobs } else { run.tenants.iter().filter(|tenant| tenant.count > 0).count() }
 }
 
 /// What the incumbent's runs do; only whether a lock binds is a matter of both.
