@@ -76,6 +76,7 @@ class Sweep:
         versions = {name: _version_of(name, own) for name, own in self.own.items()}
         rules = json_of("leave_out", list(leave_out))
         self.plan = SweepPlan.new(base, json_of("axes", axes), replicates, rules, versions)
+        self.plan.check_own(list(self.own.values()))
 
     def __len__(self) -> int:
         return self.plan.cells

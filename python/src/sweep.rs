@@ -117,6 +117,11 @@ impl SweepPlan {
         self.sweep.extent()
     }
 
+    /// Raises InputError where the axis of schedulers has settings that these classes do not take.
+    fn check_own(&self, own: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        OwnCells::new(&own, self.sweep.axes()).map(drop)
+    }
+
     /// Names of the axes.
     #[getter]
     fn axes(&self) -> Vec<String> {

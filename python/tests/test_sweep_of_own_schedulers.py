@@ -159,6 +159,8 @@ def test_bad_classes_are_refused():
         grid([dw.Scheduler])
     with pytest.raises(dw.InputError, match="Queue is given twice"):
         grid([Queue, Queue])
+    with pytest.raises(dw.InputError, match='Queue: batch: "999" was found; expected a whole number from 0 to 64'):
+        grid([Queue, "Queue:batch=999"])
     assert len(grid(Queue)) == 4
 
 
