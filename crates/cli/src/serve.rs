@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::terminal::{disks_text, open_on_desktop};
@@ -52,6 +53,8 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
     let mut server = Server::start_with(settings, KeptSocket::received()?, |line| crate::tell!("{line}"))?;
     output::print(&format!("ready {}\n", server.uris().join(" ")))?;
     systemd::notify("READY=1\nSTATUS=serving");
+    // A large configuration took more while it was read than what is kept of it.
+    dumbwaiter_linux::service::release_free_memory();
     if let Some(address) = server.http_address() {
         crate::tell!("live page: http://{address}/");
         if args.demo {
@@ -145,7 +148,11 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
         settings.memory = input::bytes("--memory", text)?;
     }
     if args.read_only {
-        settings.targets.iter_mut().flat_map(|target| &mut target.exports).for_each(|export| export.readonly = true);
+        settings
+            .targets
+            .iter_mut()
+            .flat_map(|target| &mut target.exports)
+            .for_each(|export| Arc::make_mut(export).readonly = true);
     }
     Ok(settings)
 }
@@ -161,6 +168,7 @@ fn target(args: &Serve) -> Result<TargetSettings> {
     target.cache = args.cache.parse().map_err(|expected| anyhow!("--cache {}: {expected}", args.cache))?;
     target.scheduler = args.scheduler.clone().unwrap_or(target.scheduler);
     target.device_depth = args.device_depth.unwrap_or_default();
-    target.exports = args.exports.iter().map(|text| ExportSettings::parse(text)).collect::<Result<_, _>>()?;
+    target.exports =
+        args.exports.iter().map(|text| ExportSettings::parse(text).map(Arc::new)).collect::<Result<_, _>>()?;
     Ok(target)
 }

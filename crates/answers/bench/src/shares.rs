@@ -1,6 +1,7 @@
 //! Shares of a served drive: what each tenant gets of it beside others and alone, in real time, with clients in this process.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -326,6 +327,7 @@ impl Work<'_> {
     /// Serves `exports` to `readers` for all windows.
     fn serve(&self, scheduler: &str, exports: Vec<ExportSettings>, readers: &[Reader]) -> Result<Moved> {
         let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
+        let exports = exports.into_iter().map(Arc::new).collect();
         let target = TargetSettings { scheduler: scheduler.to_owned(), exports, ..self.subject.settings.clone() };
         let settings = ServeSettings {
             targets: vec![target],

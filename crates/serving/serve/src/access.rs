@@ -1,5 +1,6 @@
 //! Who may open which export.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -9,10 +10,48 @@ use crate::tls::Identity;
 /// What the kernel has room for in the address of a Unix socket.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// Who may open an export. With no rule everybody may who reaches the server.
+/// Who may open an export. With no rule, which takes no memory, everybody may who reaches the server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "AccessRules", into = "AccessRules")]
+pub struct Access(Option<Box<AccessRules>>);
+
+static NO_RULES: AccessRules =
+    AccessRules { users: Vec::new(), groups: Vec::new(), certificates: Vec::new(), socket: None, hidden: false };
+
+impl Deref for Access {
+    type Target = AccessRules;
+
+    fn deref(&self) -> &AccessRules {
+        self.0.as_deref().unwrap_or(&NO_RULES)
+    }
+}
+
+impl From<AccessRules> for Access {
+    fn from(rules: AccessRules) -> Access {
+        Access((rules != NO_RULES).then(|| Box::new(rules)))
+    }
+}
+
+impl From<Access> for AccessRules {
+    fn from(access: Access) -> AccessRules {
+        access.0.map_or_else(AccessRules::default, |rules| *rules)
+    }
+}
+
+impl Access {
+    /// Changes the rules.
+    pub fn change<T>(&mut self, change: impl FnOnce(&mut AccessRules) -> T) -> T {
+        let mut rules = AccessRules::from(std::mem::take(self));
+        let answer = change(&mut rules);
+        *self = rules.into();
+        answer
+    }
+}
+
+/// The rules of an [`Access`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Access {
+pub struct AccessRules {
     /// Numbers of users whose processes may, through a Unix socket.
     pub users: Vec<u32>,
     /// Numbers of groups whose processes may, through a Unix socket: the group that a process runs as, not its further ones.
@@ -37,7 +76,7 @@ pub(crate) struct Peer {
     pub(crate) socket: Option<PathBuf>,
 }
 
-impl Access {
+impl AccessRules {
     /// Does anything but its name and its socket restrict who may open it?
     pub(crate) fn is_restricted(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty() || !self.certificates.is_empty()
@@ -85,8 +124,8 @@ mod tests {
 
     #[test]
     fn a_rule_lets_in_whom_it_names_and_nobody_else() {
-        let open = Access::default();
-        let closed = Access { users: vec![1000], groups: vec![7], ..Access::default() };
+        let open = AccessRules::default();
+        let closed = AccessRules { users: vec![1000], groups: vec![7], ..AccessRules::default() };
         for (credentials, may) in [
             (None, false),
             (Some((1000, 1)), true),
@@ -100,7 +139,7 @@ mod tests {
         }
         // A socket of its own is a second condition, and a client of one finds nothing else.
         let own = |path: &str| Some(PathBuf::from(path));
-        let apart = Access { socket: own("/run/a"), ..closed.clone() };
+        let apart = AccessRules { socket: own("/run/a"), ..closed.clone() };
         for (socket, user, may) in
             [(own("/run/a"), 1000, true), (own("/run/a"), 1, false), (own("/run/b"), 1000, false), (None, 1000, false)]
         {
@@ -109,14 +148,14 @@ mod tests {
             assert_eq!(open.allows(&peer), peer.socket.is_none());
         }
         for (path, right) in [("/run/a.sock", true), ("a.sock", false), ("", false), ("/run/a\nb", false)] {
-            assert_eq!(Access { socket: own(path), ..Access::default() }.check().is_ok(), right, "{path:?}");
+            assert_eq!(AccessRules { socket: own(path), ..AccessRules::default() }.check().is_ok(), right, "{path:?}");
         }
-        let hidden = Access { hidden: true, ..Access::default() };
+        let hidden = AccessRules { hidden: true, ..AccessRules::default() };
         assert!(hidden.allows(&Peer::default()) && !hidden.is_restricted());
         for (name, right) in
             [("vm1.example", true), ("a", true), ("", false), ("a..b", false), ("a b", false), ("*.x", false)]
         {
-            let access = Access { certificates: vec![name.into()], ..Access::default() };
+            let access = AccessRules { certificates: vec![name.into()], ..AccessRules::default() };
             assert_eq!(access.check().is_ok(), right, "{name:?}");
         }
     }

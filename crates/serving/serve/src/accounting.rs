@@ -12,13 +12,18 @@ use crate::tenant::{Counts, HALF_WINDOW_S, Tenant};
 impl Shard {
     /// Shares of the last seconds, and their proportionality variation.
     pub(crate) fn current_shares(&self) -> (BTreeMap<u32, Share>, f64) {
+        self.shares_of(|_| true)
+    }
+
+    /// Shares of some tenants, among which are all that asked for something.
+    fn shares_of(&self, wanted: impl Fn(u32) -> bool) -> (BTreeMap<u32, Share>, f64) {
         let layer = self.volume.disk.layer();
         let is_raised = |(place, tenant): (u32, &Tenant)| {
             let own = layer.tenants().tenant(tenant.id)?;
             (own.weight > tenant.settings.weight).then_some(place)
         };
         let raised: Vec<u32> = self.volume.tenants().filter_map(is_raised).collect();
-        self.shares.shares(self.volume.tenants(), &raised)
+        self.shares.shares(self.volume.tenants().filter(|(place, _)| wanted(*place)), &raised)
     }
 
     /// The counts of each tenant that accounts are kept of.
@@ -46,7 +51,7 @@ impl Shard {
         let latest = self.shares.latest();
         let (ios, bytes) = latest.iter().fold((0, 0), |(ios, bytes), (_, i, b)| (ios + i, bytes + b));
         self.most_iops = self.most_iops.max(ios);
-        let (shares, _) = self.current_shares();
+        let (shares, _) = self.shares_of(|place| self.shares.has_used(place));
         for (place, _, received) in latest {
             let share = shares.get(&place).copied().unwrap_or_default();
             let Some(own) = self.volume.tenant_mut(place) else { continue };

@@ -64,7 +64,7 @@ impl Shard {
                 self.remember_setting(&name, value);
             }
             Order::SetDepth { depth, .. } => self.set_depth(depth)?,
-            Order::Add { export, .. } => self.add(export)?,
+            Order::Add { export, .. } => self.add(export.into())?,
             Order::Remove { export, hard } => self.remove(&export, hard)?,
             // Who gave the order waits until the export is gone.
             Order::Drain { export, .. } => self.remove(&export, false)?,

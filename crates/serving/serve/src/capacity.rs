@@ -37,13 +37,13 @@ impl Shard {
     ) -> Result<(), Error> {
         let before = |new: &ExportSettings| {
             let own = self.volume.tenants().find(|(_, tenant)| tenant.settings.name == new.name);
-            own.map_or(0, |(_, tenant)| reserved([&tenant.settings]))
+            own.map_or(0, |(_, tenant)| reserved([&*tenant.settings]))
         };
         let Some(asks) = changed.clone().find(|new| reserved([*new]) > before(new)) else { return Ok(()) };
         if !self.is_real {
             return Ok(());
         }
-        let stay = self.volume.tenants().map(|(_, tenant)| &tenant.settings);
+        let stay = self.volume.tenants().map(|(_, tenant)| &*tenant.settings);
         let stay = stay.filter(|settings| changed.clone().all(|new| new.name != settings.name));
         let all = reserved(stay).saturating_add(reserved(changed));
         if all > self.most_iops && self.volume.is_idle() {

@@ -22,7 +22,7 @@ pub fn demo_settings(folder: &Path, scheduler: Option<&str>) -> ServeSettings {
     target.scheduler = scheduler.map_or(target.scheduler, str::to_owned);
     for (place, (name, weight)) in WEIGHTS.iter().enumerate() {
         let (offset, size) = (place as u64 * SLICE_BYTES, Some(SLICE_BYTES));
-        target.exports.push(ExportSettings { weight: *weight, offset, size, ..ExportSettings::whole(name) });
+        target.exports.push(ExportSettings { weight: *weight, offset, size, ..ExportSettings::whole(name) }.into());
     }
     ServeSettings { targets: vec![target], unix: Some(folder.to_owned()), ..ServeSettings::default() }
 }

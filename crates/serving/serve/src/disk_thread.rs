@@ -110,8 +110,9 @@ impl Shard {
 
     /// Adds the exports of the settings and offers them to clients.
     fn offer_all(&mut self) -> Result<(), Error> {
-        let exports = self.target_settings.exports.clone();
-        self.check_reservations(exports.iter())?;
+        // From now on the tenants have them.
+        let exports = std::mem::take(&mut self.target_settings.exports);
+        self.check_reservations(exports.iter().map(Arc::as_ref))?;
         for export in exports {
             self.volume.add_tenant(export)?;
         }

@@ -83,11 +83,13 @@ fn set(export: &mut ExportSettings, pair: &str) -> Result<(), String> {
         "reservation" | "reservation_iops" => export.reservation_iops = unless_none(number)?,
         "ublk" => export.ublk = Some(u32::try_from(number(key, value)?).unwrap_or(u32::MAX)),
         "shared" => export.shared = flag()?,
-        "users" => export.access.users = list(key, value)?,
-        "groups" => export.access.groups = list(key, value)?,
-        "certificates" => export.access.certificates = list(key, value)?,
-        "socket" => export.access.socket = (value != "none").then(|| value.into()),
-        "hidden" => export.access.hidden = flag()?,
+        "users" => export.access.change(|rules| list(key, value).map(|users| rules.users = users))?,
+        "groups" => export.access.change(|rules| list(key, value).map(|groups| rules.groups = groups))?,
+        "certificates" => {
+            export.access.change(|rules| list(key, value).map(|certificates| rules.certificates = certificates))?
+        }
+        "socket" => export.access.change(|rules| rules.socket = (value != "none").then(|| value.into())),
+        "hidden" => export.access.change(|rules| flag().map(|hidden| rules.hidden = hidden))?,
         "description" => value.clone_into(&mut export.description),
         other => return Err(format!("unknown key `{other}`; expected one of {KEYS}")),
     }
@@ -105,7 +107,7 @@ mod tests {
         assert!(a.readonly && a.limit_iops == Some(500));
         assert_eq!(ExportSettings::parse("name=db,weight=400").unwrap().weight, 400);
         let access = ExportSettings::parse("db:users=1000+1001,certificates=vm1.example,hidden").unwrap().access;
-        assert_eq!((access.users, access.certificates), (vec![1000, 1001], vec!["vm1.example".to_owned()]));
+        assert_eq!((&access.users, &access.certificates), (&vec![1000, 1001], &vec!["vm1.example".to_owned()]));
         assert!(access.hidden && access.groups.is_empty());
         assert_eq!(ExportSettings::parse("db").unwrap(), ExportSettings::whole("db"));
     }

@@ -1,8 +1,10 @@
 //! Exports and the scheduler of a disk, as orders and the configuration change them.
 
+use std::sync::Arc;
+
 use dumbwaiter_block::Handover;
 use dumbwaiter_controllers::depth_search;
-use dumbwaiter_protocols::nbd::{BlockSizes, Description, wire::transmission};
+use dumbwaiter_protocols::nbd::{BlockSizes, wire::transmission};
 
 use crate::Error;
 use crate::buffers::LARGEST;
@@ -31,15 +33,16 @@ impl Shard {
             flags |= transmission::SEND_CACHE;
         }
         let minimum = settings.block_bytes(facts.logical_block);
-        let description = Description {
-            name: settings.name.clone(),
-            text: settings.description.clone(),
+        let block_sizes = BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST };
+        let settings = settings.clone();
+        self.common.directory.put(Entry {
+            settings,
             size: own.size,
             flags,
-            block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
-        };
-        let access = (*settings.access).clone();
-        self.common.directory.put(&settings.name, Entry { description, access, shard: self.number, tenant })?;
+            block_sizes,
+            shard: self.number,
+            tenant,
+        })?;
         self.open_socket(tenant)
     }
 
@@ -59,12 +62,12 @@ impl Shard {
     pub(crate) fn change(&mut self, export: &str, change: impl FnOnce(&mut ExportSettings)) -> Result<(), Error> {
         let index = self.find(export)?;
         let Some(tenant) = self.volume.tenant(index) else { return Err(Error::Gone) };
-        let mut settings = tenant.settings.clone();
+        let mut settings = (*tenant.settings).clone();
         change(&mut settings);
         settings.check()?;
         self.check_reservations(std::iter::once(&settings))?;
         let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
-        tenant.settings = settings;
+        tenant.settings = settings.into();
         self.volume.apply_limits(index);
         Ok(())
     }
@@ -145,15 +148,15 @@ impl Shard {
         self.publish(index)
     }
 
-    pub(crate) fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, export: Arc<ExportSettings>) -> Result<(), Error> {
         if export.ublk.is_some() {
             let what =
                 "the server makes block devices (ublk) only when it starts; put it into the configuration and restart"
                     .into();
-            return Err(Error::Export { export: export.name, what });
+            return Err(Error::Export { export: export.name.clone(), what });
         }
         self.common.settings.check_access(&export)?;
-        self.check_reservations(std::iter::once(&export))?;
+        self.check_reservations(std::iter::once(&*export))?;
         let index = self.volume.add_tenant(export)?;
         self.publish(index).inspect_err(|_| {
             if let Some(tenant) = self.volume.tenant(index) {
@@ -174,11 +177,11 @@ impl Shard {
         let index = self.find(export)?;
         let facts = self.volume.disk.target().facts().clone();
         let Some(tenant) = self.volume.tenant(index) else { return Err(Error::Gone) };
-        let settings = ExportSettings { size: Some(size), ..tenant.settings.clone() };
+        let settings = ExportSettings { size: Some(size), ..(*tenant.settings).clone() };
         settings.check()?;
         let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
         let others = self.volume.tenants().filter(|(other, _)| *other != index);
-        let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
+        let others = others.map(|(_, other)| (&*other.settings, other.offset, other.size));
         crate::settings::check_overlap(&self.volume.target_name(), others.chain([(&settings, offset, size)]))?;
         let smaller = size < tenant.size;
         let refuses = self.refuses_to_shrink(index);
@@ -187,7 +190,7 @@ impl Shard {
             return Err(Error::Export { export: export.to_owned(), what });
         }
         if let Some(tenant) = self.volume.tenant_mut(index) {
-            (tenant.size, tenant.settings) = (size, settings);
+            (tenant.size, tenant.settings) = (size, settings.into());
         }
         for client in self.clients.iter_mut().flatten().filter(|client| client.info().tenant == index) {
             client.handle(ClientEvent::Resized(size), &mut self.volume)?;

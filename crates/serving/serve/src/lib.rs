@@ -77,7 +77,7 @@ mod virtual_time_tests;
 mod volume;
 mod zeroes;
 
-pub use access::Access;
+pub use access::{Access, AccessRules};
 pub use control::send_order;
 pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
 pub use error::Error;

@@ -1,5 +1,7 @@
 //! A configuration that is read again while the server runs.
 
+use std::sync::Arc;
+
 use crate::Error;
 use crate::inspector::Inspector;
 use crate::question::{Answer, Question};
@@ -102,17 +104,17 @@ impl Shard {
         for new in &target.exports {
             let (offset, size) = place(new, facts.bytes, facts.logical_block)?;
             self.check_export(new, offset, size)?;
-            placed.push((new, offset, size));
+            placed.push((&**new, offset, size));
         }
         check_overlap(&target.target, placed.iter().copied())?;
-        self.check_reservations(target.exports.iter())?;
+        self.check_reservations(target.exports.iter().map(Arc::as_ref))?;
         // One that leaves keeps its slice until its last client is gone.
         for (_, tenant) in self.volume.tenants() {
             let stays = !tenant.leaving && target.exports.iter().any(|new| new.name == tenant.settings.name);
             if stays {
                 continue;
             }
-            let own = (&tenant.settings, tenant.offset, tenant.size);
+            let own = (&*tenant.settings, tenant.offset, tenant.size);
             check_overlap(&target.target, placed.iter().copied().chain([own])).map_err(|_| {
                 let what =
                     "another export takes its slice while it still has clients; drain it first with `dumbwaiter ctl drain`";
@@ -209,7 +211,7 @@ impl Shard {
                 what: "expected KEY=VALUE, such as weight=400".into(),
             });
         }
-        let new = own.settings.clone().with(settings)?;
+        let new = (*own.settings).clone().with(settings)?;
         let facts = self.volume.disk.target().facts();
         let (offset, size) = place(&new, facts.bytes, facts.logical_block)?;
         self.check_export(&new, offset, size)?;
@@ -236,7 +238,9 @@ impl Shard {
         if (&settings.description, &settings.access) != (&new.description, &new.access) {
             self.publish(index).or_else(|error| {
                 // A socket that cannot be opened; what was published stays.
-                self.change(&new.name, |own| (own.access, own.description) = (settings.access, settings.description))?;
+                self.change(&new.name, |own| {
+                    (own.access, own.description) = (settings.access.clone(), settings.description.clone());
+                })?;
                 Err(error)
             })?;
         }

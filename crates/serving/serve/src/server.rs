@@ -51,7 +51,6 @@ pub struct Server {
     sockets: Vec<PathBuf>,
     /// Of the listeners, in their order.
     addresses: Vec<Address>,
-    uris: Vec<String>,
     devices: Vec<ublk::Device>,
 }
 
@@ -72,7 +71,7 @@ impl Server {
         let configured = Mutex::new(settings.targets);
         let settings = ServeSettings { targets: restored.targets, ..settings };
         let mut sockets = Vec::new();
-        let (listeners, uris) = listen(&settings, &mut sockets, &mut kept)?;
+        let listeners = listen(&settings, &mut sockets, &mut kept)?;
         let (addresses, listeners) = listeners.into_iter().unzip();
         let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
         let common = Arc::new(Common {
@@ -100,7 +99,6 @@ impl Server {
             bookkeeper: None,
             sockets,
             addresses,
-            uris,
             devices: Vec::new(),
         };
         for number in 0..server.common.settings.targets.len() {
@@ -216,8 +214,33 @@ impl Server {
     }
 
     /// Where clients find the exports, one URI for each export and address.
-    pub fn uris(&self) -> &[String] {
-        &self.uris
+    pub fn uris(&self) -> Vec<String> {
+        let settings = &self.common.settings;
+        let scheme = if settings.tls.as_ref().is_some_and(|tls| tls.required) { "nbds" } else { "nbd" };
+        let exports = || settings.targets.iter().flat_map(|target| &target.exports);
+        let shared = exports().filter(|export| export.access.socket.is_none());
+        let names: Vec<String> = shared.map(|export| percent_encode(&export.name)).collect();
+        let at_unix = |name: &str, path: &Path| format!("{scheme}+unix:///{name}?socket={}", path.display());
+        let mut uris = Vec::new();
+        if let Some(folder) = &settings.unix {
+            uris.extend(names.iter().map(|name| at_unix(name, &folder.join(UNIX_SOCKET))));
+        }
+        let own = exports().filter_map(|export| Some((percent_encode(&export.name), export.access.socket.as_ref()?)));
+        uris.extend(own.map(|(name, path)| at_unix(&name, path)));
+        uris.extend(exports().filter_map(|export| export.ublk).map(ublk::device_path));
+        if let Some(folder) = &settings.vhost_user {
+            uris.extend(exports().map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
+        }
+        let tcp = settings.tcp.and_then(|wanted| {
+            self.addresses.iter().find_map(|at| match at {
+                Address::Tcp(at) if is_served_at(*at, wanted) => Some(*at),
+                _ => None,
+            })
+        });
+        if let Some(address) = tcp {
+            uris.extend(names.iter().map(|name| format!("{scheme}://{address}/{name}")));
+        }
+        uris
     }
 
     /// Where metrics and the live page are.
@@ -344,37 +367,26 @@ fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
     Ok((writer.into(), reader.into()))
 }
 
-/// Listeners with their addresses, and a URI for each export and address.
-type Listening = (Vec<(Address, Listener)>, Vec<String>);
+/// The name of the socket in the folder of `unix`.
+const UNIX_SOCKET: &str = "nbd.sock";
 
 /// Opens all addresses, or goes on with kept sockets that have them.
 fn listen(
     settings: &ServeSettings,
     sockets: &mut Vec<PathBuf>,
     kept: &mut Vec<KeptSocket>,
-) -> Result<Listening, Error> {
-    let (mut listeners, mut uris) = (Vec::new(), Vec::new());
-    let scheme = if settings.tls.as_ref().is_some_and(|tls| tls.required) { "nbds" } else { "nbd" };
-    let exports = || settings.targets.iter().flat_map(|target| &target.exports);
-    let names: Vec<String> =
-        exports().filter(|export| export.access.socket.is_none()).map(|export| percent_encode(&export.name)).collect();
+) -> Result<Vec<(Address, Listener)>, Error> {
+    let mut listeners = Vec::new();
     if settings.activated {
         listeners = activated(kept)?;
     }
     if let Some(folder) = &settings.unix {
         create_folder(folder)?;
-        let path = folder.join("nbd.sock");
+        let path = folder.join(UNIX_SOCKET);
         let there = KeptSocket::take(kept, |at| matches!(at, Address::Unix(at) if *at == path));
         let listener = there.map_or_else(|| bind_unix(&path), |socket| Ok(socket.into()))?;
         listeners.push((Address::Unix(path.clone()), Listener::Unix(listener)));
-        sockets.push(path.clone());
-        uris.extend(names.iter().map(|name| format!("{scheme}+unix:///{name}?socket={}", path.display())));
-    }
-    let own = exports().filter_map(|export| Some((percent_encode(&export.name), export.access.socket.as_ref()?)));
-    uris.extend(own.map(|(name, path)| format!("{scheme}+unix:///{name}?socket={}", path.display())));
-    uris.extend(exports().filter_map(|export| export.ublk).map(ublk::device_path));
-    if let Some(folder) = &settings.vhost_user {
-        uris.extend(exports().map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
+        sockets.push(path);
     }
     if let Some(address) = settings.tcp {
         let there = KeptSocket::take(kept, |at| matches!(at, Address::Tcp(at) if is_served_at(*at, address)));
@@ -382,12 +394,11 @@ fn listen(
         let listener = there.map_or_else(bind, |socket| Ok(socket.into()))?;
         let address = listener.local_addr().map_err(Error::io("cannot read the address of the TCP socket"))?;
         listeners.push((Address::Tcp(address), Listener::Tcp(listener)));
-        uris.extend(names.iter().map(|name| format!("{scheme}://{address}/{name}")));
     }
     for (_, listener) in &listeners {
         listener.set_nonblocking().map_err(Error::io("cannot make a socket non-blocking"))?;
     }
-    Ok((listeners, uris))
+    Ok(listeners)
 }
 
 /// Is what listens at one address what a server for the other would have opened? Port 0 is any.

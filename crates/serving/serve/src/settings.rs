@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use dumbwaiter_controllers::TenantControls;
 use serde::{Deserialize, Serialize};
@@ -105,7 +106,7 @@ pub struct ExportSettings {
     pub shared: bool,
     /// Who may open it.
     #[serde(default)]
-    pub access: Box<Access>,
+    pub access: Access,
 }
 
 fn default_weight() -> u32 {
@@ -131,7 +132,7 @@ impl ExportSettings {
             over_commit: false,
             ublk: None,
             shared: false,
-            access: Box::default(),
+            access: Access::default(),
         }
     }
 
@@ -224,7 +225,7 @@ pub struct TargetSettings {
     pub cache: Cache,
     /// Its exports.
     #[serde(default, rename = "export")]
-    pub exports: Vec<ExportSettings>,
+    pub exports: Vec<Arc<ExportSettings>>,
 }
 
 fn default_scheduler() -> String {

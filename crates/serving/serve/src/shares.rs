@@ -105,6 +105,13 @@ struct Mark {
     held_back_ns: u64,
 }
 
+impl Mark {
+    /// Of a tenant that has not been used. It is not kept: most exports of a large server are such ones.
+    fn unused(since: Nanos) -> Mark {
+        Mark { since, ..Mark::default() }
+    }
+}
+
 /// The disk's counts up to some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct DiskMark {
@@ -167,7 +174,13 @@ impl ShareWindow {
             waited_ns: waited_ns(place, tenant),
             held_back_ns: held_back_ns(tenant),
         };
-        self.marks.push_back((now, disk, tenants.map(|(place, tenant)| (place, mark(place, tenant))).collect()));
+        let marks = tenants.map(|(place, tenant)| (place, mark(place, tenant)));
+        self.marks.push_back((now, disk, marks.filter(|(_, mark)| *mark != Mark::unused(mark.since)).collect()));
+    }
+
+    /// Has the tenant at this place ever been used, as of the last count?
+    pub(crate) fn has_used(&self, place: u32) -> bool {
+        self.marks.back().is_some_and(|(_, _, marks)| marks.contains_key(&place))
     }
 
     /// Part of the window in which the scheduler held tenants back that were ahead, 0 to 1.
@@ -203,8 +216,8 @@ impl ShareWindow {
         let seconds = window_ns / 1e9;
         let mut claims = Vec::new();
         for (place, tenant) in tenants {
-            // One that came since the last count has none yet.
-            let new = Mark { since: tenant.since, ..Mark::default() };
+            // One that came since the last count, or has not been used, has none.
+            let new = Mark::unused(tenant.since);
             let after = last.get(&place).filter(|after| after.since == tenant.since).unwrap_or(&new);
             let before = before_of(first, place, after);
             let there = to.since(tenant.since.max(*from)).0.max(1) as f64;
@@ -257,7 +270,7 @@ impl ShareWindow {
 /// A tenant's counts at the begin of the window; none if it came later.
 fn before_of(first: &BTreeMap<u32, Mark>, place: u32, after: &Mark) -> Mark {
     let before = first.get(&place).copied().filter(|before| before.since == after.since);
-    before.unwrap_or(Mark { since: after.since, ..Mark::default() })
+    before.unwrap_or(Mark::unused(after.since))
 }
 
 /// What a tenant may claim of the window.

@@ -125,7 +125,9 @@ fn merge_target(
             }
             (Some(before), Some(served)) => {
                 let maps = [&map_of(&before), &map_of(&served), &map_of(export)];
-                exports.push(settings_of(merge_keys(maps, &subject, notes)).unwrap_or_else(|| export.clone()));
+                let merged = settings_of(merge_keys(maps, &subject, notes));
+                // One that commands have not changed is kept once.
+                exports.push(merged.filter(|merged| merged != export).unwrap_or_else(|| export.clone()));
             }
             (None, _) => exports.push(export.clone()),
         }
@@ -227,7 +229,7 @@ mod tests {
     use crate::settings::ExportSettings;
 
     fn target(scheduler: &str, exports: &[&str]) -> TargetSettings {
-        let exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
+        let exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap().into()).collect();
         TargetSettings { scheduler: scheduler.into(), exports, ..TargetSettings::new("null") }
     }
 

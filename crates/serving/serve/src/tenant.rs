@@ -1,5 +1,7 @@
 //! A tenant of a disk: an export's slice, rights and counts.
 
+use std::sync::Arc;
+
 use dumbwaiter_block::{Nanos, TenantId};
 
 use crate::histogram::LatencyHistogram;
@@ -36,7 +38,7 @@ impl Counts {
 
 /// A tenant as its disk knows it.
 pub(crate) struct Tenant {
-    pub(crate) settings: ExportSettings,
+    pub(crate) settings: Arc<ExportSettings>,
     pub(crate) id: TenantId,
     /// First byte on the target, and size.
     pub(crate) offset: u64,
@@ -45,8 +47,8 @@ pub(crate) struct Tenant {
     pub(crate) since: Nanos,
     pub(crate) counts: Counts,
     pub(crate) latency: LatencyHistogram,
-    /// The latencies up to five to ten seconds ago, and up to five seconds ago at most.
-    earlier: [LatencyHistogram; 2],
+    /// The latencies up to five to ten seconds ago, and up to five seconds ago at most; none of a tenant that has not been used.
+    earlier: Option<Box<[LatencyHistogram; 2]>>,
     /// Seconds in which it received less than promised, and not for its own demand or limit.
     pub(crate) short_s: u64,
     /// Bytes that it would have received, had each promise been kept.
@@ -72,16 +74,22 @@ pub(crate) struct Tenant {
 pub(crate) const HALF_WINDOW_S: u64 = 5;
 
 impl Tenant {
-    pub(crate) fn new(settings: ExportSettings, id: TenantId, offset: u64, size: u64, since: Nanos) -> Tenant {
+    pub(crate) fn new(
+        settings: impl Into<Arc<ExportSettings>>,
+        id: TenantId,
+        offset: u64,
+        size: u64,
+        since: Nanos,
+    ) -> Tenant {
         Tenant {
-            settings,
+            settings: settings.into(),
             id,
             offset,
             size,
             since,
             counts: Counts::default(),
             latency: LatencyHistogram::default(),
-            earlier: [LatencyHistogram::default(), LatencyHistogram::default()],
+            earlier: None,
             short_s: 0,
             promised_bytes: 0,
             outstanding: 0,
@@ -131,12 +139,18 @@ impl Tenant {
 
     /// Every [`HALF_WINDOW_S`] seconds: what is older than twice that is no longer one of the latest latencies.
     pub(crate) fn forget_old_latencies(&mut self) {
-        self.earlier.swap(0, 1);
-        self.earlier[1].clone_from(&self.latency);
+        if self.latency.count() > 0 {
+            let earlier = self.earlier.get_or_insert_default();
+            earlier.swap(0, 1);
+            earlier[1].clone_from(&self.latency);
+        }
     }
 
     /// An upper bound of this part (0 to 1) of the latencies of the last five to ten seconds; `None` if there are none.
     pub(crate) fn recent_quantile(&self, part: f64) -> Option<Nanos> {
-        self.latency.quantile_since(&self.earlier[0], part)
+        match &self.earlier {
+            Some(earlier) => self.latency.quantile_since(&earlier[0], part),
+            None => self.latency.quantile(part),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Scope, Task, TaskId, TenantId};
 use dumbwaiter_controllers::{depth_search, limits, search_depth, set_tenant_controls};
@@ -72,15 +73,19 @@ impl Volume {
     }
 
     /// Adds a tenant; answers with its number.
-    pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
+    pub(crate) fn add_tenant(&mut self, settings: impl Into<Arc<ExportSettings>>) -> Result<u32, Error> {
+        let settings = settings.into();
         settings.check()?;
         if self.tenants().any(|(_, tenant)| tenant.settings.name == settings.name) {
-            return Err(Error::Export { export: settings.name, what: "an export of this name exists already".into() });
+            return Err(Error::Export {
+                export: settings.name.clone(),
+                what: "an export of this name exists already".into(),
+            });
         }
         let facts = self.disk.target().facts();
         let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
-        let others = self.tenants().map(|(_, tenant)| (&tenant.settings, tenant.offset, tenant.size));
-        check_overlap(&self.target_name(), others.chain([(&settings, offset, size)]))?;
+        let others = self.tenants().map(|(_, tenant)| (&*tenant.settings, tenant.offset, tenant.size));
+        check_overlap(&self.target_name(), others.chain([(&*settings, offset, size)]))?;
         let now = self.disk.now();
         let weight = settings.weight;
         let id = self.disk.layer_mut().add_tenant(now, dumbwaiter_block::Tenant { weight, parent: None });
@@ -149,9 +154,9 @@ impl Volume {
     /// Changes the weight of a tenant.
     pub(crate) fn set_weight(&mut self, index: u32, weight: u32) -> Result<(), Error> {
         let Some(tenant) = self.tenant_mut(index) else { return Err(Error::Gone) };
-        let changed = ExportSettings { weight, ..tenant.settings.clone() };
+        let changed = ExportSettings { weight, ..(*tenant.settings).clone() };
         changed.check()?;
-        tenant.settings.weight = weight;
+        tenant.settings = changed.into();
         let (id, now) = (tenant.id, self.disk.now());
         // It exists, and the weight is within the range.
         let _ = self.disk.layer_mut().change_tenant(now, id, dumbwaiter_block::Tenant { weight, parent: None });

@@ -5,31 +5,59 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dumbwaiter_protocols::nbd::{Description, Exports};
+use dumbwaiter_protocols::nbd::{BlockSizes, Description, Exports};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::export_socket::ExportSocket;
 use crate::Error;
-use crate::access::{Access, Peer};
+use crate::access::{AccessRules, Peer};
 use crate::kept_socket::{Address, KeptSocket};
+use crate::settings::ExportSettings;
 
 /// An export, and where it is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) description: Description,
-    /// Who may open it.
-    pub(crate) access: Access,
+    /// Those of its tenant: its name, its description, and who may open it.
+    pub(crate) settings: Arc<ExportSettings>,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Of the transmission.
+    pub(crate) flags: u16,
+    pub(crate) block_sizes: BlockSizes,
     /// The disk's number.
     pub(crate) shard: usize,
     /// The tenant's number in its volume.
     pub(crate) tenant: u32,
 }
 
+impl Entry {
+    fn may_be_opened_by(&self, peer: &Peer) -> bool {
+        self.settings.access.allows(peer)
+    }
+
+    fn is_listed_for(&self, peer: &Peer) -> bool {
+        !self.settings.access.hidden && self.may_be_opened_by(peer)
+    }
+
+    fn description(&self) -> Description {
+        let ExportSettings { name, description, .. } = &*self.settings;
+        let (name, text) = (name.clone(), description.clone());
+        Description { name, text, size: self.size, flags: self.flags, block_sizes: self.block_sizes }
+    }
+}
+
+/// An export, and its place in the order in which exports came: the empty name selects the first that a client may open.
+struct Listed {
+    arrival: u64,
+    entry: Entry,
+}
+
 #[derive(Default)]
 struct Inner {
-    entries: BTreeMap<String, Entry>,
-    /// Names in the order in which exports came: the empty name selects the first that a client may open.
-    order: Vec<String>,
+    /// By name.
+    entries: Vec<Listed>,
+    /// Exports that have come.
+    arrivals: u64,
     sockets: BTreeMap<PathBuf, Arc<ExportSocket>>,
     /// Sockets of a server before this one.
     kept: Vec<KeptSocket>,
@@ -38,8 +66,17 @@ struct Inner {
 }
 
 impl Inner {
+    /// Where an export is, or would be.
+    fn place_of(&self, name: &str) -> Result<usize, usize> {
+        self.entries.binary_search_by(|listed| listed.entry.settings.name.as_str().cmp(name))
+    }
+
+    fn get(&self, name: &str) -> Option<&Entry> {
+        Some(&self.entries[self.place_of(name).ok()?].entry)
+    }
+
     /// Opens the socket that an export names, if it is not open.
-    fn open_socket(&mut self, access: &Access) -> Result<(), Error> {
+    fn open_socket(&mut self, access: &AccessRules) -> Result<(), Error> {
         let Some(path) = access.socket.as_ref().filter(|path| !self.closed && !self.sockets.contains_key(*path)) else {
             return Ok(());
         };
@@ -50,9 +87,9 @@ impl Inner {
 
     /// Closes the socket that an export has named, if no other one names it.
     fn close_socket(&mut self, before: Option<Entry>) {
-        let Some(path) = before.and_then(|entry| entry.access.socket) else { return };
-        if self.entries.values().all(|entry| entry.access.socket.as_ref() != Some(&path))
-            && let Some(socket) = self.sockets.remove(&path)
+        let Some(path) = before.as_ref().and_then(|entry| entry.settings.access.socket.as_ref()) else { return };
+        if self.entries.iter().all(|listed| listed.entry.settings.access.socket.as_ref() != Some(path))
+            && let Some(socket) = self.sockets.remove(path)
         {
             socket.remove();
         }
@@ -80,14 +117,20 @@ impl Directory {
     }
 
     /// Adds or changes an export, and opens the socket that it names, or refuses all of it.
-    pub(crate) fn put(&self, name: &str, entry: Entry) -> Result<(), Error> {
+    pub(crate) fn put(&self, entry: Entry) -> Result<(), Error> {
         let mut inner = self.lock();
-        inner.open_socket(&entry.access)?;
-        if !inner.entries.contains_key(name) {
-            inner.order.push(name.to_owned());
+        inner.open_socket(&entry.settings.access)?;
+        match inner.place_of(&entry.settings.name) {
+            Ok(place) => {
+                let before = std::mem::replace(&mut inner.entries[place].entry, entry);
+                inner.close_socket(Some(before));
+            }
+            Err(place) => {
+                inner.arrivals += 1;
+                let arrival = inner.arrivals;
+                inner.entries.insert(place, Listed { arrival, entry });
+            }
         }
-        let before = inner.entries.insert(name.to_owned(), entry);
-        inner.close_socket(before);
         drop(inner);
         self.wake();
         Ok(())
@@ -96,8 +139,7 @@ impl Directory {
     /// An export is gone.
     pub(crate) fn remove(&self, name: &str) {
         let mut inner = self.lock();
-        let before = inner.entries.remove(name);
-        inner.order.retain(|other| other != name);
+        let before = inner.place_of(name).ok().map(|place| inner.entries.remove(place).entry);
         inner.close_socket(before);
         drop(inner);
         self.wake();
@@ -141,7 +183,7 @@ impl Directory {
 
     /// The export of this name.
     pub(crate) fn get(&self, name: &str) -> Option<Entry> {
-        self.lock().entries.get(name).cloned()
+        self.lock().get(name).cloned()
     }
 
     /// The exports as a client sees them.
@@ -151,7 +193,7 @@ impl Directory {
 
     /// The disk that serves an export.
     pub(crate) fn shard_of(&self, name: &str) -> Option<usize> {
-        self.lock().entries.get(name).map(|entry| entry.shard)
+        self.lock().get(name).map(|entry| entry.shard)
     }
 }
 
@@ -164,18 +206,18 @@ pub(crate) struct Seen<'a> {
 impl Exports for Seen<'_> {
     fn find(&self, name: &str) -> Option<Description> {
         let inner = self.directory.lock();
-        let allowed = |entry: &&Entry| entry.access.allows(self.peer);
-        let found = inner.entries.get(name).filter(allowed);
+        let found = inner.get(name).filter(|entry| entry.may_be_opened_by(self.peer));
         let first = || {
-            let all = inner.order.iter().filter_map(|name| inner.entries.get(name));
-            all.filter(allowed).find(|entry| !entry.access.hidden)
+            let listed = inner.entries.iter().filter(|listed| listed.entry.is_listed_for(self.peer));
+            listed.min_by_key(|listed| listed.arrival).map(|listed| &listed.entry)
         };
-        found.or_else(|| if name.is_empty() { first() } else { None }).map(|entry| entry.description.clone())
+        found.or_else(|| if name.is_empty() { first() } else { None }).map(Entry::description)
     }
 
     fn list(&self) -> Vec<(String, String)> {
         let inner = self.directory.lock();
-        let listed = inner.entries.iter().filter(|(_, entry)| !entry.access.hidden && entry.access.allows(self.peer));
-        listed.map(|(name, entry)| (name.clone(), entry.description.text.clone())).collect()
+        let all = inner.entries.iter().map(|listed| &listed.entry);
+        let listed = all.filter(|entry| entry.is_listed_for(self.peer)).map(|entry| &entry.settings);
+        listed.map(|settings| (settings.name.clone(), settings.description.clone())).collect()
     }
 }

@@ -103,14 +103,14 @@ struct Simulation {
     _messages: Sender<Message>,
 }
 
-fn exports() -> Vec<ExportSettings> {
+fn exports() -> Vec<Arc<ExportSettings>> {
     let export = |number: u64| ExportSettings {
         weight: [100, 200, 500][number as usize],
         offset: number * EXPORT_BYTES,
         size: Some(EXPORT_BYTES),
         ..ExportSettings::whole(&format!("export{number}"))
     };
-    (0..EXPORTS).map(export).collect()
+    (0..EXPORTS).map(export).map(Arc::new).collect()
 }
 
 fn facts(plan: &Plan, bytes: u64) -> Facts {

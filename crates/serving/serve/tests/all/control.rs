@@ -109,7 +109,7 @@ fn a_configuration_is_read_again_whole_or_not_at_all() {
     let inspector = running.server().inspector();
     let with = |exports: &[&str]| {
         let mut settings = running.settings.clone();
-        settings.targets[0].exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
+        settings.targets[0].exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap().into()).collect();
         inspector.reload(&settings)
     };
     let names = || {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dumbwaiter_protocols::nbd::client::Wish;
@@ -200,7 +201,7 @@ fn a_payload_that_is_cut_off_is_never_written() {
 #[test]
 fn a_client_that_never_reads_keeps_only_its_own_slots() {
     let running = Running::with("null", &["greedy", "other"], |settings| {
-        settings.targets[0].exports.iter_mut().for_each(|export| export.readonly = true);
+        settings.targets[0].exports.iter_mut().for_each(|export| Arc::make_mut(export).readonly = true);
     });
     let mut greedy = running.connect("greedy");
     greedy.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();

@@ -33,7 +33,7 @@ fn exports_that_cannot_be_are_refused_at_the_start() {
     std::fs::write(&file, vec![0; 1 << 20]).unwrap();
     let start = |exports: &[&str]| {
         let mut target = TargetSettings::new(&file.display().to_string());
-        target.exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
+        target.exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap().into()).collect();
         let unix = Some(folder.path().to_owned());
         Server::start(ServeSettings { targets: vec![target], unix, ..ServeSettings::default() }, |_| {}).map(drop)
     };
@@ -53,7 +53,7 @@ fn exports_that_cannot_be_are_refused_at_the_start() {
     start(&["a:size=512k", "b:offset=512k"]).unwrap();
     // A target that keeps no data has nothing to spoil. The folder of the sockets is made where it is missing.
     let mut null = TargetSettings::new("null");
-    null.exports = ["a", "b"].map(|text| ExportSettings::parse(text).unwrap()).into();
+    null.exports = ["a", "b"].map(|text| ExportSettings::parse(text).unwrap().into()).into();
     let sockets = folder.path().join("sockets");
     let settings = ServeSettings { targets: vec![null], unix: Some(sockets.clone()), ..ServeSettings::default() };
     drop(Server::start(settings, |_| {}).unwrap());

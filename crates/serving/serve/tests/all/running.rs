@@ -38,7 +38,7 @@ impl Running {
             other => other.to_owned(),
         };
         let mut target = TargetSettings::new(&name);
-        target.exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
+        target.exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap().into()).collect();
         let unix = Some(folder.path().to_owned());
         let mut settings = ServeSettings { targets: vec![target], unix, grace_s: 2, ..ServeSettings::default() };
         change(&mut settings);

@@ -55,6 +55,35 @@ fn come_and_go(running: &Running, round: u64) {
     }
 }
 
+/// Exports of a server at most, less some.
+const MANY: usize = 4000;
+
+#[test]
+fn an_export_that_nobody_uses_takes_less_than_a_kilobyte() {
+    if !is_alone("scale::an_export_that_nobody_uses_takes_less_than_a_kilobyte") {
+        return;
+    }
+    let mut kept = Vec::new();
+    let mut taken = |count: usize| {
+        let texts: Vec<String> = (0..count).map(|at| format!("e{at}:offset={}M,size=1M", at)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let before = memory();
+        let running = Running::start("null:8G", &texts);
+        // The scheduler knows all of them from the first request on.
+        assert_eq!(running.connect("e0").call(Command::Read, 0, 4096).0, 0);
+        // A few looks at what each received.
+        std::thread::sleep(Duration::from_millis(3500));
+        kept.push(running);
+        memory().saturating_sub(before)
+    };
+    // The first has what every server has, and what a process takes once.
+    taken(8);
+    let (few, many) = (taken(8), taken(MANY));
+    let each = many.saturating_sub(few) as usize / (MANY - 8);
+    println!("{each} bytes of memory for each of {MANY} exports that nobody uses ({few} for 8, {many} in all)");
+    assert!(each < 1024, "{each} bytes");
+}
+
 #[test]
 fn a_thousand_exports_share_by_weight_while_clients_come_and_go() {
     if !is_alone("scale::a_thousand_exports_share_by_weight_while_clients_come_and_go") {

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -237,8 +238,8 @@ fn start() -> Running {
         settings.control = Some(folder.join("control"));
         settings.http = Some("127.0.0.1:0".parse().unwrap());
         let mut emulated = TargetSettings::new("emulate:null:0us?latency_ns=200000&depth=16");
-        emulated.exports = (0..EXPORTS).filter(|at| at % 2 == 1).map(one).collect();
-        settings.targets[0].exports.extend((0..EXPORTS).filter(|at| at % 2 == 0).map(one));
+        emulated.exports = (0..EXPORTS).filter(|at| at % 2 == 1).map(one).map(Arc::new).collect();
+        settings.targets[0].exports.extend((0..EXPORTS).filter(|at| at % 2 == 0).map(one).map(Arc::new));
         settings.targets.push(emulated);
         settings.grace_s = 1;
     })

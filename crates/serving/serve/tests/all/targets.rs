@@ -91,7 +91,7 @@ fn a_socket_in_use_or_without_a_folder_is_named_and_the_server_there_goes_on() {
     let other = tempfile::tempdir().unwrap();
     let with = |change: &dyn Fn(&mut ServeSettings)| {
         let mut target = TargetSettings::new("null");
-        target.exports = vec![ExportSettings::whole("a")];
+        target.exports = vec![ExportSettings::whole("a").into()];
         let unix = Some(other.path().to_owned());
         let mut settings = ServeSettings { targets: vec![target], unix, ..ServeSettings::default() };
         change(&mut settings);

@@ -186,7 +186,7 @@ fn certificates_that_cannot_be_used_are_named_at_the_start() {
     let Some(certificates) = Certificates::make(folder.path()) else { return };
     let start = || {
         let mut target = dumbwaiter_serve::TargetSettings::new("null");
-        target.exports.push(dumbwaiter_serve::ExportSettings::whole("a"));
+        target.exports.push(dumbwaiter_serve::ExportSettings::whole("a").into());
         let tls = TlsSettings { required: true, certificates: certificates.server.clone(), verify_peer: true };
         let unix = Some(folder.path().join("sockets"));
         let settings =

@@ -307,7 +307,7 @@ fn rings_stop_where_they_are_and_start_again_there() {
 /// A server over the file `disk.img` of a folder.
 fn server_in(folder: &std::path::Path, export: &str) -> Server {
     let mut target = TargetSettings::new(&folder.join("disk.img").display().to_string());
-    target.exports.push(ExportSettings::parse(export).unwrap());
+    target.exports.push(ExportSettings::parse(export).unwrap().into());
     let vhost_user = Some(folder.to_owned());
     let settings = ServeSettings { targets: vec![target], vhost_user, grace_s: 2, ..ServeSettings::default() };
     Server::start(settings, |_| {}).unwrap()

@@ -22,7 +22,7 @@ iodepth = 4
 /// A server of a disk without latency, with the exports of this many tenants.
 fn server(folder: &tempfile::TempDir, tenants: usize) -> Server {
     let exports = (0..tenants).map(|n| ExportSettings { shared: true, ..ExportSettings::whole(&export_name(n)) });
-    let target = TargetSettings { exports: exports.collect(), ..TargetSettings::new("null") };
+    let target = TargetSettings { exports: exports.map(Into::into).collect(), ..TargetSettings::new("null") };
     let settings =
         ServeSettings { targets: vec![target], unix: Some(folder.path().to_owned()), grace_s: 1, ..Default::default() };
     Server::start(settings, |_: &str| {}).unwrap()

@@ -5,6 +5,8 @@
 mod client_load;
 mod export_name;
 
+use std::sync::Arc;
+
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
 use dumbwaiter_controllers::PrioClass;
 use dumbwaiter_controllers::io_max::Rates;
@@ -172,7 +174,7 @@ impl Served<'_> {
             scheduler: cell.scheduler.to_string(),
             device_depth: scenario.queue_depth.map_or(DeviceDepth::default(), DeviceDepth::Fixed),
             cache: if buffered { Cache::Writeback } else { Cache::None },
-            exports: exports.collect(),
+            exports: exports.map(Arc::new).collect(),
             ..TargetSettings::new(&text)
         }
     }
