@@ -189,8 +189,10 @@ fn footer(rankings: &[Ranking], style: Style) -> String {
 /// The title of the commands that apply a result; of a simulated drive it says what its name stands for.
 pub(crate) fn apply_title(apply: &[String]) -> String {
     // The rule of a simulated drive is for every drive of its kind.
-    let any_drive = |command: &String| command.contains("KERNEL==\"nvme*\"") || command.contains("KERNEL==\"sd*\"");
-    let names = ["sdX", "nvme0n1"].into_iter().filter(|_| apply.iter().any(any_drive));
+    let any_drive = |command: &String| {
+        ["nvme*", "sd*", "mmcblk["].iter().any(|kind| command.contains(&format!("KERNEL==\"{kind}")))
+    };
+    let names = ["sdX", "nvme0n1", "mmcblk0"].into_iter().filter(|_| apply.iter().any(any_drive));
     let name = names.into_iter().find(|name| apply[0].contains(&format!("/{name}/")));
     let stands_for = name.map_or(String::new(), |name| format!(" ({name}: the name of your drive)"));
     format!("Apply now and at every boot{stands_for}")

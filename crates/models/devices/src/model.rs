@@ -131,6 +131,16 @@ impl DeviceModel {
         of_any!(&self.params, p => p.facts())
     }
 
+    /// How it is connected: `sata`, `nvme`, `usb`, `mmc`, or `virtual`, a volume's.
+    pub fn interface(&self) -> &str {
+        match &self.params {
+            Params::Hdd(_) => "sata",
+            Params::Ssd(ssd) => &ssd.interface,
+            Params::Ull(_) | Params::Null(_) => "nvme",
+            Params::Volume(_) => "virtual",
+        }
+    }
+
     /// This model with further overrides, in the syntax after the `?` of [`load`].
     ///
     /// # Errors

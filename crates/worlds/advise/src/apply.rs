@@ -37,6 +37,10 @@ impl TargetDrive {
             DriveKind::HardDisk => ("sdX", "KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\"", "mq-deadline"),
             DriveKind::SataSsd => ("sdX", "KERNEL==\"sd*\", ATTR{queue/rotational}==\"0\"", "mq-deadline"),
             DriveKind::Nvme => ("nvme0n1", "KERNEL==\"nvme*\"", "none"),
+            // Most sticks say that they rotate.
+            DriveKind::UsbStick => ("sdX", "KERNEL==\"sd*\", SUBSYSTEMS==\"usb\"", "mq-deadline"),
+            // Not the boot partitions of eMMC, which are disks too.
+            DriveKind::MemoryCard => ("mmcblk0", "KERNEL==\"mmcblk[0-9]\"", "mq-deadline"),
         };
         TargetDrive {
             disk: disk.to_owned(),
@@ -157,7 +161,7 @@ fn is_sound(place: &TargetDrive, spec: &SchedulerSpec, attributes: &[Attribute])
         !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
     };
     let is_key = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_{}/".contains(c));
-    let is_value = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " .:_-+/=*!".contains(c));
+    let is_value = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " .:_-+/=*![]".contains(c));
     let is_match = |part: &str| {
         let parts = part.split_once("==\"").and_then(|(key, value)| Some((key, value.strip_suffix('"')?)));
         parts.is_some_and(|(key, value)| is_key(key) && is_value(value))
@@ -255,13 +259,22 @@ mod tests {
 
     #[test]
     fn a_simulated_drive_has_the_commands_of_its_kind() {
-        let models =
-            [("ssd:d5-p5430".to_owned(), DriveKind::Nvme), ("./my-drive.toml".to_owned(), DriveKind::HardDisk)];
+        let models = [
+            ("ssd:d5-p5430", DriveKind::Nvme),
+            ("./my-drive.toml", DriveKind::HardDisk),
+            ("ssd:usb-stick", DriveKind::UsbStick),
+            ("ssd:microsd-a1", DriveKind::MemoryCard),
+        ];
+        let models = models.map(|(name, kind)| (name.to_owned(), kind));
         let provenance = Provenance { models: models.into(), ..Provenance::default() };
         let of = |device: &str| commands(&TargetDrive::of(&provenance, device), &SchedulerSpec::named("kyber"), None);
         assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));
         assert!(of("ssd:850pro-256").apply[0].ends_with("/sys/block/sdX/queue/scheduler"));
         assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\""));
+        assert!(of("ssd:usb-stick").udev_rule.contains("KERNEL==\"sd*\", SUBSYSTEMS==\"usb\", ATTR"));
+        let card = of("ssd:microsd-a1");
+        assert!(card.udev_rule.contains("KERNEL==\"mmcblk[0-9]\", ATTR"));
+        assert!(card.undo[0].starts_with("echo mq-deadline | sudo tee /sys/block/mmcblk0/"));
         for nvme in ["ull:optane-900p", "ssd:d5-p5430"] {
             assert!(of(nvme).undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
         }

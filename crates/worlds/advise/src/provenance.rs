@@ -46,6 +46,10 @@ pub enum DriveKind {
     SataSsd,
     /// An NVMe drive: several hardware queues.
     Nvme,
+    /// A flash stick or card reader on USB.
+    UsbStick,
+    /// A card or soldered flash on the bus of memory cards (SD, eMMC).
+    MemoryCard,
 }
 
 /// The machine that a real drive was measured with.
@@ -115,6 +119,6 @@ fn drive_class(name: &str, kind: DriveKind) -> Option<DriveClass> {
         (Some("null"), _) => None,
         (Some("volume"), _) => Some(DriveClass::Volume),
         (_, DriveKind::HardDisk) => Some(DriveClass::Disk),
-        (_, DriveKind::SataSsd | DriveKind::Nvme) => Some(DriveClass::Flash),
+        (_, _) => Some(DriveClass::Flash),
     }
 }

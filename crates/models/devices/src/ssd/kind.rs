@@ -31,10 +31,10 @@ impl DeviceParams for Params {
     }
 
     fn checked(self, origin: &str) -> Result<Params, Error> {
-        if self.interface == "sata" && self.ncq_depth > 32 {
+        if self.interface != "nvme" && self.ncq_depth > 32 {
             return Err(invalid(origin, "ncq_depth", self.ncq_depth, "a whole number from 1 to 32 on SATA"));
         }
-        if self.interface == "sata" && self.queues > 1 {
+        if self.interface != "nvme" && self.queues > 1 {
             return Err(invalid(origin, "queues", self.queues, "1 on SATA"));
         }
         if !self.page_bytes.is_multiple_of(4096) {

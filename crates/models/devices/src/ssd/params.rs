@@ -118,7 +118,11 @@ pub struct Params {
 /// Names and ranges of [`Params`].
 pub const KEYS: &[Key] = &[
     Key { name: "capacity_sectors", expect: Expect::Int(8, CAPACITY_SECTORS_MAX), about: "size" },
-    Key { name: "interface", expect: Expect::OneOf(&["sata", "nvme"]), about: "sata: a flush is not queued" },
+    Key {
+        name: "interface",
+        expect: Expect::OneOf(&["sata", "nvme", "usb", "mmc"]),
+        about: "nvme: a flush is queued as others are; usb, mmc: as sata, under another name in Linux",
+    },
     Key { name: "duplex", expect: Expect::OneOf(&["half", "full"]), about: "half: reads and writes share the link" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 65_536), about: "commands held per queue; SATA: at most 32" },
     Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
