@@ -102,6 +102,28 @@ fn a_task_may_be_what_decides() {
 }
 
 #[test]
+fn how_long_write_back_takes_decides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = "[builder]\nrw=randwrite\nbs=8k\ndirect=0\nend_fsync=1\nsize=2g\nruntime=3\ntime_based\n";
+    let path = dir.path().join("r.json");
+    let job = file(dir.path(), "build.fio", job.as_bytes());
+    let printed = ok(&["compare", &job, "-d", "ssd:850pro-256", "--json", path.to_str().unwrap()]);
+    assert!(printed.starts_with("ssd:850pro-256: keep mq-deadline"), "{printed}");
+    let result = json(&path);
+    let p99 = |name: &str| {
+        let run = result["runs"].as_array().unwrap().iter().find(|run| run["scheduler"] == name).unwrap();
+        assert!(run["waited"]["count"].as_u64().unwrap() < 30, "{}", run["waited"]);
+        run["latency_us"]["p99"].as_f64().unwrap()
+    };
+    // That alone would be worth a change.
+    assert!(p99("none") < 0.7 * p99("mq-deadline"));
+    let verdict = &result["verdict"]["ssd:850pro-256"];
+    let front = &verdict["frontier"];
+    assert!(front[1]["focus_mean_us"].is_null() && front[1]["latency_change"] == 0.0, "{front}");
+    assert!(!printed.contains("starved") && !printed.contains("mean") && !printed.contains(" n "), "{printed}");
+}
+
+#[test]
 fn the_first_screen_fits_80_columns() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = file(dir.path(), "loaded.toml", LOADED.as_bytes());

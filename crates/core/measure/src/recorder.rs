@@ -49,6 +49,8 @@ pub struct Recorder {
     tasks: Vec<TaskTally>,
     /// Of the tasks of the focus together, where there are such.
     focus: Option<Box<CoarseTally>>,
+    /// Of all requests but write-back, where there is some.
+    waited: Option<Box<CoarseTally>>,
     /// Of the first tasks.
     task_latencies: Vec<Latencies<{ Coarse::BITS }>>,
     queue: Latencies<{ Coarse::BITS }>,
@@ -65,6 +67,10 @@ pub struct Recorder {
 /// Is this task's latency one that decides?
 fn is_focus(specs: &[TaskSpec], task: TaskId) -> bool {
     specs.get(task.0 as usize).is_some_and(|spec| spec.focus.is_some())
+}
+
+fn is_waited(specs: &[TaskSpec], task: TaskId) -> bool {
+    specs.get(task.0 as usize).is_none_or(|spec| !spec.write_back)
 }
 
 /// Sums of each task, whatever the number of tasks.
@@ -98,6 +104,7 @@ impl Recorder {
             tenants: tenant_specs.iter().map(|_| CoarseTally::new()).collect(),
             tasks: vec![TaskTally::default(); config.tasks.len()],
             focus: config.tasks.iter().any(|task| task.focus.is_some()).then(|| Box::new(CoarseTally::new())),
+            waited: config.tasks.iter().any(|task| task.write_back).then(|| Box::new(CoarseTally::new())),
             task_latencies: (0..histograms).map(|_| Latencies::new()).collect(),
             queue: Latencies::new(),
             device: Latencies::new(),
@@ -134,8 +141,8 @@ impl Recorder {
         }
         let bytes = if done.op.carries_data() { done.bytes } else { 0 };
         let sector = (bytes > 0).then_some(done.sector);
-        if self.focus.is_some() {
-            self.record_focus(done, bytes, parts);
+        if self.focus.is_some() || self.waited.is_some() {
+            self.record_groups(done, bytes, parts);
         }
         let of_op = match done.op {
             Op::Read => &mut self.read,
@@ -175,15 +182,18 @@ impl Recorder {
         self.maps.record(done.complete, Some(ns), sector);
     }
 
-    /// Counts it for the focus, if it is a request of one of its tasks. Apart, as most runs have none.
+    /// Counts it for the focus and for what is waited for, if it belongs to them. Apart, as most runs have neither.
     #[inline(never)]
-    fn record_focus(&mut self, done: &Completed, bytes: u64, parts: Option<&Parts>) {
-        let Some(tally) = self.focus.as_mut().filter(|_| is_focus(&self.task_specs, done.task)) else { return };
-        tally.finished(bytes);
-        if done.submit >= self.warmup {
-            let ns = done.complete.since(done.submit).0;
-            tally.latencies.add(ns, Coarse::bucket(ns));
-            tally.parts.add(done, parts);
+    fn record_groups(&mut self, done: &Completed, bytes: u64, parts: Option<&Parts>) {
+        let focus = self.focus.as_mut().filter(|_| is_focus(&self.task_specs, done.task));
+        let waited = self.waited.as_mut().filter(|_| is_waited(&self.task_specs, done.task));
+        for tally in focus.into_iter().chain(waited) {
+            tally.finished(bytes);
+            if done.submit >= self.warmup {
+                let ns = done.complete.since(done.submit).0;
+                tally.latencies.add(ns, Coarse::bucket(ns));
+                tally.parts.add(done, parts);
+            }
         }
     }
 

@@ -521,6 +521,9 @@ pub struct RunResult {
     /// The tasks that the scenario marks as the focus; left out where it marks none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus_tasks: Option<FocusTasks>,
+    /// All requests but write-back, for which nobody waits; left out where nothing is written back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<OpStats>,
     /// Reads.
     pub read: OpStats,
     /// Writes that carry data.

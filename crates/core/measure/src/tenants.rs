@@ -24,4 +24,6 @@ pub struct TaskSpec {
     pub tenant: TenantId,
     /// The name, without the number of the instance, of a task whose latency decides; recommendations look at it. `None` for others.
     pub focus: Option<String>,
+    /// It writes dirty pages back, for which nobody waits.
+    pub write_back: bool,
 }

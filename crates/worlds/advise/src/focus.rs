@@ -11,6 +11,10 @@ pub enum Focus {
     Tasks(Vec<String>),
     /// All reads: applications usually wait for them.
     Reads,
+    /// Reads and synchronous writes, beside write-back, for which nobody waits.
+    Waited,
+    /// No request: what is written is written back, and the throughput alone counts.
+    Nobody,
     /// Every request.
     All,
 }
@@ -18,7 +22,7 @@ pub enum Focus {
 impl Focus {
     /// Chooses the focus of runs of one device and load: the tenants or tasks that the scenario marks; else the tenant
     /// that uses the smallest part of its weight's share over all runs, if below one half (an interactive
-    /// or starved tenant); else reads where they are at least 5 % of the requests; else all requests.
+    /// or starved tenant); else reads where they are at least 5 % of the requests; else all requests but write-back.
     pub fn of(runs: &[&RunResult]) -> Focus {
         let Some(first) = runs.first() else { return Focus::All };
         let marked: Vec<String> = first.tenants.iter().filter(|t| t.focus).map(|t| t.name.clone()).collect();
@@ -48,7 +52,13 @@ impl Focus {
             return Focus::Reads;
         }
         let (reads, all) = runs.iter().fold((0u64, 0u64), |(r, a), run| (r + run.read.count, a + run.completed));
-        if reads > 0 && reads.saturating_mul(20) >= all { Focus::Reads } else { Focus::All }
+        match first.waited {
+            _ if reads > 0 && reads.saturating_mul(20) >= all => Focus::Reads,
+            // A flush at the end of what is written back says nothing of latency.
+            Some(_) if is_mere_write_back(runs) => Focus::Nobody,
+            Some(_) => Focus::Waited,
+            None => Focus::All,
+        }
     }
 
     fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a TenantStats> {
@@ -60,9 +70,10 @@ impl Focus {
     fn groups<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = (u64, &'a Latency)> {
         let (all, reads) = ((run.completed, &run.latency_us), (run.read.count, &run.read.latency_us));
         let whole = match self {
-            Focus::Tenants(_) => None,
+            Focus::Tenants(_) | Focus::Nobody => None,
             Focus::Tasks(_) => run.focus_tasks.as_ref().map(|tasks| (tasks.stats.count, &tasks.stats.latency_us)),
             Focus::Reads => Some(reads),
+            Focus::Waited => run.waited.as_ref().map(|waited| (waited.count, &waited.latency_us)),
             Focus::All => Some(all),
         };
         let groups = whole.into_iter().chain(self.tenants(run).map(|t| (t.count, &t.latency_us)));
@@ -98,6 +109,11 @@ impl Focus {
         let of = |run: &RunResult| -> Option<(TimeParts, f64)> {
             match self {
                 Focus::Reads => Some((run.read.time_parts_us?, run.read.latency_us.samples as f64)),
+                Focus::Waited => {
+                    let waited = run.waited.as_ref()?;
+                    Some((waited.time_parts_us?, waited.latency_us.samples as f64))
+                }
+                Focus::Nobody => None,
                 Focus::All => Some((run.time_parts_us?, run.latency_us.samples as f64)),
                 Focus::Tasks(_) => {
                     let stats = &run.focus_tasks.as_ref()?.stats;
@@ -131,6 +147,8 @@ impl Focus {
             Focus::Tenants(_) => self.tenants(run).map(|t| t.count).min().unwrap_or(0),
             Focus::Tasks(_) => run.focus_tasks.as_ref().map_or(0, |tasks| tasks.stats.count),
             Focus::Reads => run.read.count,
+            Focus::Waited => run.waited.as_ref().map_or(0, |waited| waited.count),
+            Focus::Nobody => 0,
             Focus::All => run.completed,
         }
     }
@@ -140,9 +158,18 @@ impl Focus {
         match self {
             Focus::Tenants(names) | Focus::Tasks(names) => names.join(", "),
             Focus::Reads => "reads".to_string(),
+            Focus::Waited => "reads and synchronous writes".to_string(),
+            Focus::Nobody => "nobody".to_string(),
             Focus::All => "all requests".to_string(),
         }
     }
+}
+
+/// Whether hardly a request of these runs is anything but write-back: fewer than a latency needs, and a small part.
+fn is_mere_write_back(runs: &[&RunResult]) -> bool {
+    let waited = runs.iter().filter_map(|run| run.waited.as_ref()).map(|waited| waited.count).sum::<u64>();
+    let all = runs.iter().map(|run| run.completed).sum::<u64>();
+    waited < 30 * runs.len() as u64 && waited.saturating_mul(100) < all
 }
 
 /// Latencies of several groups: the mean is exact, percentiles are the worst of theirs.

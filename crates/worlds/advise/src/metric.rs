@@ -132,7 +132,8 @@ metrics! {
     /// Requests of the [`Focus`] whose latency was measured.
     FocusRequests {
         key: "focus_requests", name: "requests", heading: "n", of_focus: true, unit: Unit::Count, higher_is_better: true,
-        of: |run, focus| focus.pooled(run).samples as f64, extent: Extent::FirstScreen, place: 52,
+        of: |run, focus| if *focus == Focus::Nobody { f64::NAN } else { focus.pooled(run).samples as f64 },
+        extent: Extent::FirstScreen, place: 52,
     }
     /// 99th percentile of the latency of the [`Focus`], us.
     FocusP99 {

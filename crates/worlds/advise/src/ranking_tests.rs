@@ -125,7 +125,9 @@ fn shared(scheduler: &str, seed: u64, requests: &[Request]) -> RunResult {
         warmup: Nanos::from_ms(100),
         interval: Nanos::from_ms(100),
         tenants: vec![tenant("waits", true), tenant("works", false)],
-        tasks: (0..2).map(|i| TaskSpec { name: i.to_string(), tenant: TenantId(i), focus: None }).collect(),
+        tasks: (0..2)
+            .map(|i| TaskSpec { name: i.to_string(), tenant: TenantId(i), focus: None, write_back: false })
+            .collect(),
     };
     let end = Nanos::from_ms(1100);
     let mut r = Recorder::new(config);

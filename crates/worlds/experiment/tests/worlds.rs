@@ -42,7 +42,7 @@ fn figures(cell: &Cell, via: &str) -> RunResult {
         warmup: Nanos::ZERO,
         interval: Nanos::from_secs(1),
         tenants: vec![TenantSpec { name: "t".into(), weight: 100, parent: None, focus: false }],
-        tasks: vec![TaskSpec { name: "t".into(), tenant: TenantId(0), focus: None }],
+        tasks: vec![TaskSpec { name: "t".into(), tenant: TenantId(0), focus: None, write_back: false }],
     });
     for i in 0..1000 {
         let submit = Nanos::from_us(i * 500);

@@ -109,7 +109,12 @@ fn recorder() -> Recorder {
         parent: None,
         focus: false,
     };
-    let task = |i: u32| TaskSpec { name: format!("{}.0", TENANTS[i as usize].0), tenant: TenantId(i), focus: None };
+    let task = |i: u32| TaskSpec {
+        name: format!("{}.0", TENANTS[i as usize].0),
+        tenant: TenantId(i),
+        focus: None,
+        write_back: false,
+    };
     Recorder::new(RecorderConfig {
         warmup: Nanos::from_secs(1),
         interval: Nanos::from_ms(500),

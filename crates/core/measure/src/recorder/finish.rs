@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{CpuFacts, Recorder, RunFacts, is_focus};
+use super::{CpuFacts, Recorder, RunFacts, is_focus, is_waited};
 use crate::Unfinished;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
 use crate::parts::{PartSums, TimeParts};
@@ -59,6 +59,7 @@ impl Recorder {
             latency_us: all.latencies.latency(),
             focus_latency_us: self.focus_latency(),
             focus_tasks: self.focus_tasks(rate),
+            waited: self.waited.as_ref().map(|tally| op_stats(tally, rate)),
             read: op_stats(&self.read, rate),
             write: op_stats(&self.write, rate),
             other: op_stats(&self.other, rate),
@@ -123,6 +124,9 @@ impl Recorder {
             }
             self.tenants[request.tenant.0 as usize].latencies.waiting(wait);
             if let Some(tally) = self.focus.as_mut().filter(|_| is_focus(&self.task_specs, request.task)) {
+                tally.latencies.waiting(wait);
+            }
+            if let Some(tally) = self.waited.as_mut().filter(|_| is_waited(&self.task_specs, request.task)) {
                 tally.latencies.waiting(wait);
             }
             if let Some(latencies) = self.task_latencies.get_mut(request.task.0 as usize) {

@@ -30,6 +30,9 @@ impl Recorder {
         if let (Some(all), Some(more)) = (&mut self.focus, &other.focus) {
             all.join(more);
         }
+        if let (Some(all), Some(more)) = (&mut self.waited, &other.waited) {
+            all.join(more);
+        }
         self.task_latencies.iter_mut().zip(&other.task_latencies).for_each(|(all, more)| all.join(more));
         self.queue.join(&other.queue);
         self.device.join(&other.device);
@@ -52,7 +55,12 @@ mod tests {
 
     fn recorder() -> Recorder {
         let tenant = |i| TenantSpec { name: format!("t{i}"), weight: 100 + i, parent: None, focus: false };
-        let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i), focus: (i == 1).then(|| "t".into()) };
+        let task = |i| TaskSpec {
+            name: format!("t{i}.0"),
+            tenant: TenantId(i),
+            focus: (i == 1).then(|| "t".into()),
+            write_back: i == 0,
+        };
         Recorder::new(RecorderConfig {
             warmup: Nanos::from_ms(2),
             interval: Nanos::from_ms(1),

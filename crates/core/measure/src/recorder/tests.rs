@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn recorder(weights: &[u32], warmup: Nanos) -> Recorder {
     let tenant = |(i, w): (usize, &u32)| TenantSpec { name: format!("t{i}"), weight: *w, parent: None, focus: false };
-    let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i), focus: None };
+    let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i), focus: None, write_back: false };
     Recorder::new(RecorderConfig {
         warmup,
         interval: Nanos::from_ms(1),
@@ -51,6 +51,26 @@ fn a_result_matches_a_calculation_by_hand() {
     assert_eq!(out.series.mb_per_s, [4000.0, 0.0]);
     assert_eq!(out.tasks[1].count, 2);
     assert_eq!(out.latency_nested_us.intervals, 1);
+}
+
+#[test]
+fn nobody_waits_for_write_back() {
+    let task = |i, write_back| TaskSpec { name: format!("t{i}"), tenant: TenantId(0), focus: None, write_back };
+    let config =
+        |tasks| RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants: Vec::new(), tasks };
+    let run = |write_back| {
+        let mut r = Recorder::new(config(vec![task(0, false), task(1, write_back)]));
+        r.record(&done(Op::Read, 0, 1000, Nanos::ZERO));
+        for at in [100, 200] {
+            r.record(&Completed { task: TaskId(1), ..done(Op::Write, 0, 3000, Nanos::from_us(at)) });
+        }
+        r.unfinished(Unfinished { task: TaskId(1), ..waiting(0, Nanos::ZERO, Nanos::from_ms(2)) });
+        r.unfinished(waiting(0, Nanos::from_ms(1), Nanos::from_ms(2)));
+        r.finish(Nanos::from_ms(2), RunFacts::default())
+    };
+    let waited = run(true).waited.unwrap();
+    assert_eq!((waited.count, waited.latency_us.samples, waited.latency_us.unfinished), (1, 1, 1));
+    assert!(run(false).waited.is_none());
 }
 
 /// Submitted at `at` and unfinished at `end`.
@@ -153,7 +173,7 @@ fn a_run_without_io_has_undefined_figures() {
 
 #[test]
 fn of_many_tasks_those_that_move_most_are_listed() {
-    let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0), focus: None };
+    let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0), focus: None, write_back: false };
     let (tenants, tasks) = (Vec::new(), (0..1000).map(task).collect());
     let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants, tasks };
     let mut r = Recorder::new(config);

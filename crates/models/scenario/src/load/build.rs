@@ -196,7 +196,12 @@ impl<'a> Builder<'a> {
         let cpu = to.task.cpu_of(to.instance).map_or(self.threads.len() as u16 % cpus, |c| c % cpus);
         let moves = self.scenario.host.affinity == Affinity::Free && to.task.cpu.is_empty();
         let task = self.tenants.add_task(to.tenant, to.ioprio);
-        self.task_specs.push(TaskSpec { name, tenant: to.tenant, focus: to.task.focus.then(|| to.task.name.clone()) });
+        self.task_specs.push(TaskSpec {
+            name,
+            tenant: to.tenant,
+            focus: to.task.focus.then(|| to.task.name.clone()),
+            write_back: false,
+        });
         change::of_task(&mut self.changes, to.task, self.threads.len() as u32, |name| self.ids[name]);
         let (tenant, ioprio, stage, start) = (to.tenant, to.ioprio, to.task.stage, to.task.start);
         self.threads.push(Thread { tenant, task, ioprio, cpu, moves, stage, start, deadline: to.deadline, ..thread });
@@ -300,7 +305,7 @@ impl<'a> Builder<'a> {
     fn add_flusher(&mut self, tenant: TenantId) {
         let Some(cache) = self.cache_of(tenant) else { return };
         let task = self.tenants.add_task(tenant, Ioprio::DEFAULT);
-        self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant, focus: None });
+        self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant, focus: None, write_back: true });
         let stage = self.threads.iter().map(|t| t.stage).min().unwrap_or(0);
         let cpu = self.threads.len() as u16 % self.host.cpus;
         let (mode, workload) = (Mode::Kernel { batch: FLUSHER_BATCH }, cache.flusher());
