@@ -109,6 +109,8 @@ fn how_long_write_back_takes_decides_nothing() {
     let job = file(dir.path(), "build.fio", job.as_bytes());
     let printed = ok(&["compare", &job, "-d", "ssd:850pro-256", "--json", path.to_str().unwrap()]);
     assert!(printed.starts_with("ssd:850pro-256: keep mq-deadline"), "{printed}");
+    let said = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("But nobody waits for what is written back, so latency does not count."), "{printed}");
     let result = json(&path);
     let p99 = |name: &str| {
         let run = result["runs"].as_array().unwrap().iter().find(|run| run["scheduler"] == name).unwrap();

@@ -10,6 +10,7 @@ use super::{Decision, HARMFUL, USEFUL_GAIN};
 use crate::Goal;
 use crate::confidence::Confidence;
 use crate::figures::repeats_a_recording;
+use crate::focus::Focus;
 use crate::measured_error::DriveClass;
 use crate::metric::Metric;
 use crate::row::Axes;
@@ -480,6 +481,9 @@ impl Words<'_> {
         let goal = self.field.goal;
         if goal == Goal::Fairness && !self.field.objective.shares {
             caveats.push("no weights differ, so shares do not count".to_owned());
+        }
+        if self.field.objective.focus == Focus::Nobody {
+            caveats.push("nobody waits for what is written back, so latency does not count".to_owned());
         }
         if let Some(of) = found.of(pick).filter(|of| of.bounded[0] || of.bounded[1]) {
             let whose = if of.bounded[0] { pick } else { self.incumbent() };
