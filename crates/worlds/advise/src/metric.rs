@@ -243,6 +243,8 @@ impl Metric {
             Focus::Tenants(names) | Focus::Tasks(names) if self.row().of_focus => {
                 format!("{} {}", names.join("+"), self.row().heading)
             }
+            // Reads and synchronous writes, as the kernel calls them together.
+            Focus::Waited if self.row().of_focus => format!("sync {}", self.row().heading),
             _ => self.row().heading.to_owned(),
         }
     }
