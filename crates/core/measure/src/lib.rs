@@ -9,6 +9,7 @@ mod application;
 mod energy;
 mod fairness;
 mod histogram;
+mod ledger;
 mod maps;
 mod nan;
 mod parts;
@@ -27,12 +28,12 @@ pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
 pub use histogram::Histogram;
+pub use ledger::{Ledger, Merges};
 pub use parts::{Parts, TimeParts};
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
-    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,
-    Nested, NestedRow, OpStats, Percentile, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries,
-    TenantStats, TimeMap,
+    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Maps, Nested, NestedRow,
+    OpStats, Percentile, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats, TimeMap,
 };
 pub use stats::{
     Comparison, Difference, SIGNIFICANCE, Sample, TestKind, compare, holm, median, paired, student_quantile, student_t,

@@ -165,11 +165,10 @@ impl Focus {
     }
 }
 
-/// Whether hardly a request of these runs is anything but write-back: fewer than a latency needs, and a small part.
+/// Whether all data of these runs is written back: beside it there are at most flushes. One that waits for most of a run is there too.
 fn is_mere_write_back(runs: &[&RunResult]) -> bool {
-    let waited = runs.iter().filter_map(|run| run.waited.as_ref()).map(|waited| waited.count).sum::<u64>();
-    let all = runs.iter().map(|run| run.completed).sum::<u64>();
-    waited < 30 * runs.len() as u64 && waited.saturating_mul(100) < all
+    let without_data = |run: &RunResult| run.waited.as_ref().is_some_and(|waited| waited.count <= run.other.count);
+    runs.iter().all(|run| without_data(run) && run.oldest_unfinished_s < run.duration_s / 2.0)
 }
 
 /// Latencies of several groups: the mean is exact, percentiles are the worst of theirs.

@@ -119,6 +119,8 @@ fn drive_class(name: &str, kind: DriveKind) -> Option<DriveClass> {
         (Some("null"), _) => None,
         (Some("volume"), _) => Some(DriveClass::Volume),
         (_, DriveKind::HardDisk) => Some(DriveClass::Disk),
-        (_, _) => Some(DriveClass::Flash),
+        (_, DriveKind::SataSsd | DriveKind::Nvme | DriveKind::UsbStick | DriveKind::MemoryCard) => {
+            Some(DriveClass::Flash)
+        }
     }
 }

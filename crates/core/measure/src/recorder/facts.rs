@@ -1,7 +1,7 @@
 //! Facts of a run that a world knows beside the I/Os.
 
 use crate::application::ApplicationStats;
-use crate::result::{Ledger, Merges};
+use crate::ledger::{Ledger, Merges};
 use dumbwaiter_block::Nanos;
 use std::collections::BTreeMap;
 

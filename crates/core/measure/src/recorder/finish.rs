@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use super::{CpuFacts, Recorder, RunFacts, is_focus, is_waited};
 use crate::Unfinished;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
+use crate::ledger::Ledger;
 use crate::parts::{PartSums, TimeParts};
 use crate::result::{
-    Cdfs, Cpu, Energy, Fairness, FocusTasks, Latency, Ledger, OpStats, Phases, RunResult, SchedulerSwitches, Series,
-    TaskStats, TenantStats,
+    Cdfs, Cpu, Energy, Fairness, FocusTasks, Latency, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats,
+    TenantStats,
 };
 use crate::tally::{FineTally, Latencies, Tally};
 use crate::tenants::TenantSpec;
